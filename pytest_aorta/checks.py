@@ -1,0 +1,79 @@
+"""Check: one thing measured against one expectation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+State = Literal["passed", "failed", "warned", "not_judged"]
+GateKind = Literal["max", "min", "within"]
+
+
+class Bound(BaseModel):
+    """The limit a value is held against, in the unit of the value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    kind: GateKind
+    limit: float
+    tolerance: float | None = None
+    unit: str = ""
+
+    def __str__(self) -> str:
+        """Give the bound as reports print it: `max 12000 ms`, `within 5 ± 0.1`."""
+        spread = f" ± {self.tolerance:g}" if self.tolerance is not None else ""
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{self.kind} {_plain(self.limit)}{spread}{unit}"
+
+
+class Check(BaseModel):
+    """One thing measured against one expectation.
+
+    `label` is the sub-test's name (`[threshold] (metric=min_overlap_ratio)`), `reason` one sentence that says why it
+    failed, warned or was not judged, `next_step` what a person should do. A check that is not `subtest` is shown in
+    the stage's row only. `fault` says on whose account a failure goes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    label: str
+    state: State
+    reason: str = ""
+    actual: float | None = None
+    unit: str = ""
+    gate: Bound | None = None
+    host: str | None = None
+    fault: Literal["cluster", "rig", "workload"] = "cluster"
+    next_step: str = ""
+    subtest: bool = True
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether the measurement is bad."""
+        return self.state == "failed"
+
+    @property
+    def actual_text(self) -> str:
+        """Give the measured value with its unit: `20.00 ms`, `0.5000`, or `n/a`."""
+        return show(self.actual, self.unit)
+
+    def line(self) -> str:
+        """Give the check as one line, as in JUnit properties: label, outcome, actual, gate, reason."""
+        parts = [f"{self.label}: {'failed' if self.failed else 'passed'}"]
+        if self.gate is not None:
+            parts += [f"actual={self.actual_text}", f"gate={self.gate}"]
+        if self.reason:
+            parts.append(self.reason)
+        return "; ".join(parts)
+
+
+def show(value: float | None, unit: str) -> str:
+    """Format a value with its unit: ratios (no unit) with four decimals, everything else with two, `n/a` for None."""
+    if value is None:
+        return "n/a"
+    return f"{value:.2f} {unit}" if unit else f"{value:.4f}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else repr(value)

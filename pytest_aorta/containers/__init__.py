@@ -1,0 +1,1 @@
+"""Where the workload runs on a host: in a container, or on the host itself."""

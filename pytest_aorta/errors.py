@@ -1,0 +1,93 @@
+"""Everything this package raises.
+
+AortaError                  we could not measure (a bad measurement is a failed Check, never an error)
+├── ConfigError             a file or an option is wrong; nothing was started (exit 4)
+├── HostError               a machine did not do what was asked; names the host
+│   ├── Unreachable         no connection, or the node program could not be started
+│   ├── CommandFailed       the command ran and exited non-zero, or could not be run
+│   ├── TimedOut            no answer within the deadline
+│   └── LeaseLost           the node program ended or the channel broke while the run went on
+├── FleetError              several hosts, every cause kept in `by_host`
+├── ContainerError          a container engine did not do what was asked
+├── WorkloadError           the workload could not be started as asked
+├── StageError              a stage cannot be done in this session
+└── TraceError              a trace is absent, unreadable or not a trace
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+class AortaError(Exception):
+    """Base of the tree. The message is one sentence: what, where, seen, expected, next step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong in an input: `where` is a JSON path (`container.env.FOO`), a file or an option; may be empty."""
+
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        """Give the fault as one line."""
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+class ConfigError(AortaError):
+    """One or more faults in files or options; all of them are named at once."""
+
+    def __init__(self, faults: Iterable[Fault] | str) -> None:
+        self.faults = (Fault("", faults),) if isinstance(faults, str) else tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class HostError(AortaError):
+    """A machine did not do what was asked."""
+
+    def __init__(self, host: str, message: str) -> None:
+        self.host = host
+        self.reason = message
+        super().__init__(f"{host}: {message}")
+
+
+class Unreachable(HostError):
+    """No connection to the machine, or its node program could not be started."""
+
+
+class CommandFailed(HostError):
+    """The command ran and exited non-zero, or could not be run."""
+
+
+class TimedOut(HostError):
+    """No answer within the deadline."""
+
+
+class LeaseLost(HostError):
+    """The node program ended, or its channel broke, while the run went on."""
+
+
+class FleetError(AortaError):
+    """Several hosts asked, at least one failed; no cause is lost."""
+
+    def __init__(self, by_host: Mapping[str, HostError]) -> None:
+        self.by_host = dict(by_host)
+        super().__init__("; ".join(str(error) for error in self.by_host.values()))
+
+
+class ContainerError(AortaError):
+    """A container engine did not do what was asked."""
+
+
+class WorkloadError(AortaError):
+    """The workload could not be started as asked."""
+
+
+class StageError(AortaError):
+    """A stage cannot be done in this session, for a reason that lies in the session itself."""
+
+
+class TraceError(AortaError):
+    """A trace is absent, unreadable or not a trace; the message begins with the file's name."""

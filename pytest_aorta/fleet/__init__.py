@@ -1,0 +1,1 @@
+"""Hosts and their node programs: ask all of them, keep every cause."""

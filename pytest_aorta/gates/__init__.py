@@ -1,0 +1,1 @@
+"""Rules for metrics, and their verdicts."""

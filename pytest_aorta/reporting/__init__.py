@@ -1,0 +1,1 @@
+"""Pages, XML, JSON and terminal text, drawn from plain data."""

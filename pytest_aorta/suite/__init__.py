@@ -1,0 +1,1 @@
+"""The validation as pytest sees it."""

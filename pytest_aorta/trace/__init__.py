@@ -1,0 +1,1 @@
+"""Profiler traces: reading, metrics, and what they say across ranks."""
