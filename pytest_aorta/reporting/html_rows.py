@@ -1,0 +1,164 @@
+"""HTML fragments for the rows and the summary of a pytest-html report, and the log page of a stage.
+
+Everything is complete without scripts and styles: what Jenkins serves blocks both. Values reach a template only through
+an environment that cleans and escapes every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from pytest_aorta.checks import Check
+from pytest_aorta.reporting.model import RunView, StageRow, short_label, title
+from pytest_aorta.reporting.text import clean, cut_middle, one_line, show_seconds
+
+TEMPLATES = Path(__file__).parent / "templates"
+MAX_UNFOLDED_CHECKS = 64
+MAX_SECTION_CHARS = 256 * 1024
+_MAX_REASON_CHARS = 600
+_LINK_SCHEMES = ("", "http", "https", "file")
+
+# Background colours stand as attributes because a page that Jenkins serves may hold no style.
+_COLOURS = {
+    "passed": "#e6f4ea",
+    "failed": "#fbdcd9",
+    "could_not_measure": "#fbe3c9",
+    "interrupted": "#fbe3c9",
+    "warned": "#fff4ce",
+    "skipped": "#f1f3f4",
+    "not_run": "#f1f3f4",
+    "not_judged": "#f1f3f4",
+}
+_WORDS = {
+    "passed": "✔ passed",
+    "failed": "✘ FAILED",
+    "could_not_measure": "✘ COULD NOT MEASURE",
+    "interrupted": "■ INTERRUPTED",
+    "warned": "▲ warned",
+    "skipped": "» skipped",
+    "not_run": "» not run",
+    "not_judged": "? not judged",
+}
+
+
+def reason_text(row: StageRow) -> str:
+    """Give the text of a stage's Reason cell: its own reason, else what its checks came to."""
+    if row.reason:
+        return one_line(row.reason, _MAX_REASON_CHARS)
+    return checks_text(row.checks)
+
+
+def checks_text(checks: Sequence[Check]) -> str:
+    """Give what checks came to: `4 checks passed`, `1 of 4 checks failed, 1 warned`."""
+    if not checks:
+        return ""
+    counts = {state: sum(check.state == state for check in checks) for state in ("failed", "warned", "not_judged")}
+    noun = "check" if len(checks) == 1 else "checks"
+    text = f"{counts['failed']} of {len(checks)} {noun} failed" if counts["failed"] else ""
+    if not text and counts["not_judged"] < len(checks):
+        text = f"{len(checks) - counts['warned'] - counts['not_judged']} of {len(checks)} {noun} passed"
+        if not counts["warned"] and not counts["not_judged"]:
+            text = f"{len(checks)} {noun} passed"
+    extra = [f"{counts[state]} {state.replace('_', ' ')}" for state in ("warned", "not_judged") if counts[state]]
+    return ", ".join([text, *extra] if text else extra)
+
+
+def reason_cell(text: str) -> str:
+    """Give the Reason cell of a pytest-html row."""
+    return str(Markup('<td class="col-reason">{}</td>').format(clean(text)))
+
+
+def subtest_table(checks: Sequence[Check]) -> str:
+    """Give the table of a stage's checks: Result, name, Actual, Gate, Reason; many passed ones are one line."""
+    if not checks:
+        return ""
+    folded = 0
+    shown = tuple(checks)
+    if len(shown) > MAX_UNFOLDED_CHECKS:
+        shown = tuple(check for check in checks if check.state != "passed")
+        folded = len(checks) - len(shown)
+    return _render("checks.jinja", checks=shown, num_folded=folded)
+
+
+def summary_prefix(view: RunView, *, log_pages: Sequence[str] = (), pages_folder: str = "") -> str:
+    """Give the head of the report: verdict, stages, gates, metrics, environment, paths, all of it static.
+
+    `log_pages` names the stages that have a log page below `pages_folder` (relative to the report).
+    """
+    links = {name: quote(f"{pages_folder}/{name}.html") for name in log_pages}
+    return _render("summary.jinja", view=view, links=links)
+
+
+def log_page(
+    node_id: str, sections: Sequence[tuple[str, str]], *, full_text_name: str, max_chars: int = MAX_SECTION_CHARS
+) -> tuple[str, bool]:
+    """Give the log page of a stage, and whether it was cut so that the full text must stand beside it."""
+    cut = [(name, *cut_middle(text, max_chars)) for name, text in sections]
+    was_cut = any(omitted for _, _, omitted in cut)
+    page = _render(
+        "log_page.jinja",
+        node_id=node_id,
+        sections=[(name, text) for name, text, _ in cut],
+        full_text=quote(full_text_name) if was_cut else "",
+        css=Markup(stylesheet()),  # noqa: S704 our own file
+    )
+    return page + "\n", was_cut
+
+
+def full_text(node_id: str, sections: Sequence[tuple[str, str]]) -> str:
+    """Give every section uncut as plain text."""
+    parts = [f"{clean(node_id)}\n"]
+    parts += [f"\n{f' {clean(name)} ':-^80}\n{clean(text)}\n" for name, text in sections]
+    return "".join(parts)
+
+
+def stylesheet() -> str:
+    """Give the style sheet of our pages; it stands in a file beside them and once more inside each."""
+    return (TEMPLATES / "aorta.css").read_text(encoding="utf-8")
+
+
+def is_link(target: str) -> bool:
+    """Tell whether a page may link there: a path or a web address, never a script."""
+    try:
+        return bool(target) and urlsplit(clean(target).strip()).scheme.lower() in _LINK_SCHEMES
+    except ValueError:
+        return False
+
+
+def _finalize(value: Any) -> Any:
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return clean(value)
+    return value
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["seconds"] = show_seconds
+    environment.filters["one_line"] = one_line
+    environment.filters["short_label"] = short_label
+    environment.filters["reason"] = reason_text
+    environment.filters["heading"] = title
+    environment.tests["link"] = is_link
+    environment.globals["colours"] = _COLOURS
+    environment.globals["words"] = _WORDS
+    return environment
+
+
+def _render(template: str, **values: Any) -> str:
+    return _ENVIRONMENT.get_template(template).render(**values).strip()
+
+
+_ENVIRONMENT = _environment()

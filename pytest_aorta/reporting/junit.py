@@ -1,0 +1,81 @@
+"""JUnit: properties of a stage's testcase, and a second file with one testcase a gate and host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET
+
+from pytest_aorta.checks import Check
+from pytest_aorta.reporting.model import RunView, StageRow
+from pytest_aorta.reporting.text import one_line
+
+SUBTEST_PROPERTY = "cvs_aorta_subtest"
+VERDICT_PROPERTY = "aorta.verdict"
+
+
+def properties_for(checks: Sequence[Check]) -> list[tuple[str, str]]:
+    """Give the properties of the sub-tests among the checks, in order.
+
+    Each sub-test stands twice: under the documented name, which repeats, and under a name of its own, because readers
+    such as Jenkins keep one value a name.
+    """
+    properties = []
+    for check in checks:
+        if check.subtest:
+            text = one_line(check.line())
+            properties += [(SUBTEST_PROPERTY, text), (f"aorta.{one_line(check.label)}", text)]
+    return properties
+
+
+def stage_properties(row: StageRow) -> list[tuple[str, str]]:
+    """Give all properties of a stage's testcase: its sub-tests, then its verdict."""
+    return [*properties_for(row.checks), (VERDICT_PROPERTY, row.verdict)]
+
+
+def gates_xml(view: RunView) -> str:
+    """Give `<suite>-gates.xml`: one testcase a check, so that a CI server draws a trend for each gate and host.
+
+    Names do not hold values, so that a testcase is the same from run to run. A check that was not judged is skipped;
+    one that only warns passes and says why in its output.
+    """
+    cases = [_testcase(view.suite, stage.name, check) for stage in view.stages for check in stage.checks]
+    failures = sum(case.find("failure") is not None for case in cases)
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    root = ET.Element("testsuites", name="aorta gates")
+    suite = ET.SubElement(
+        root,
+        "testsuite",
+        name=one_line(f"{view.suite}-gates"),
+        tests=str(len(cases)),
+        failures=str(failures),
+        errors="0",
+        skipped=str(skipped),
+        time="0.000",
+    )
+    properties = ET.SubElement(suite, "properties")
+    for name, value in (("aorta.run_id", view.run_id), (VERDICT_PROPERTY, view.verdict)):
+        ET.SubElement(properties, "property", name=name, value=one_line(value))
+    suite.extend(cases)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _testcase(suite: str, stage: str, check: Check) -> ET.Element:
+    name = check.label
+    if check.host is not None and check.host not in check.label:
+        name += f" (host={check.host})"
+    case = ET.Element("testcase", classname=one_line(f"{suite}.{stage}"), name=one_line(name), time="0.000")
+    if check.gate is not None:
+        properties = ET.SubElement(case, "properties")
+        for key, value in (("aorta.actual", check.actual_text), ("aorta.gate", str(check.gate))):
+            ET.SubElement(properties, "property", name=key, value=one_line(value))
+    if check.state == "failed":
+        failure = ET.SubElement(case, "failure", message=one_line(check.reason or check.line()))
+        failure.text = one_line(check.line())
+        if check.next_step:
+            failure.text += f"\nnext: {one_line(check.next_step)}"
+    elif check.state == "not_judged":
+        ET.SubElement(case, "skipped", message=one_line(check.reason or "not judged"))
+    elif check.state == "warned":
+        ET.SubElement(case, "system-out").text = one_line(f"warned: {check.reason}")
+    return case

@@ -1,0 +1,87 @@
+"""The model of a report: what is drawn, as plain data, whoever draws it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pytest_aorta.checks import Check
+from pytest_aorta.metric import Metric
+
+Outcome = Literal["passed", "failed", "skipped", "not_run", "interrupted"]
+RunVerdict = Literal["passed", "failed", "could_not_measure", "interrupted"]
+StageVerdict = Literal["passed", "failed", "could_not_measure", "interrupted", "skipped", "not_run"]
+Fault = Literal["none", "cluster", "rig", "workload", "config"]
+
+COULD_NOT_MEASURE = "could not measure"
+_THRESHOLD_LABEL = re.compile(r"^\[threshold\] \(metric=(?P<name>[^)]*)\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """One stage as reports show it.
+
+    `log_sections` are (title, text) pairs that stand in the stage's log page before what pytest captured.
+    """
+
+    name: str
+    outcome: Outcome
+    seconds: float = 0.0
+    reason: str = ""
+    checks: tuple[Check, ...] = ()
+    log_sections: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def verdict(self) -> StageVerdict:
+        """Tell a bad measurement from one that could not be made."""
+        if self.outcome == "failed" and self.reason.startswith(COULD_NOT_MEASURE):
+            return "could_not_measure"
+        return self.outcome
+
+    @property
+    def subtests(self) -> tuple[Check, ...]:
+        """Give the checks that are sub-tests, in order."""
+        return tuple(check for check in self.checks if check.subtest)
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run as reports show it.
+
+    `suite` names the files (`aorta_single`), `environment` holds (name, value, link or ""), `paths` (label, path).
+    """
+
+    run_id: str
+    suite: str
+    verdict: RunVerdict
+    sentence: str
+    stages: tuple[StageRow, ...] = ()
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    environment: tuple[tuple[str, str, str], ...] = ()
+    paths: tuple[tuple[str, str], ...] = ()
+    next_step: str = ""
+    first_cause: str = ""
+    not_judged: tuple[str, ...] = ()
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Give the checks of all stages, in run order."""
+        return tuple(check for stage in self.stages for check in stage.checks)
+
+    @property
+    def gates(self) -> tuple[Check, ...]:
+        """Give the checks that hold a value against a limit, in run order."""
+        return tuple(check for check in self.checks if check.gate is not None)
+
+
+def title(suite: str) -> str:
+    """Give the suite's name as a heading: `aorta_single` is `Aorta single`."""
+    return suite.replace("_", " ").capitalize()
+
+
+def short_label(check: Check) -> str:
+    """Give a gate's bare name where a column says that it is a gate: `[threshold] (metric=x)` is `x`."""
+    match = _THRESHOLD_LABEL.match(check.label)
+    return match["name"] if match else check.label

@@ -1,0 +1,119 @@
+"""The terminal: one line while a stage works, at most 25 lines at the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_aorta.checks import Check
+from pytest_aorta.reporting.model import RunView, short_label
+from pytest_aorta.reporting.text import one_line
+
+MAX_SUMMARY_LINES = 25
+_MAX_GATES = 10
+_MAX_LINE_CHARS = 400
+_NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:[eE][+-]?\d+)?")
+_HEADLINES = {
+    "passed": "PASSED",
+    "failed": "FAILED",
+    "could_not_measure": "COULD NOT MEASURE",
+    "interrupted": "INTERRUPTED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What is known of a stage under way; None is not known (yet)."""
+
+    stage: str
+    elapsed_s: float
+    limit_s: float | None = None
+    num_alive: int | None = None
+    num_hosts: int | None = None
+    step: int | None = None
+    max_steps: int | None = None
+    loss: float | None = None
+    step_ms: float | None = None
+    stalled_s: float | None = None
+
+
+def progress_text(pulse: Pulse) -> str:
+    """Give the pulse as one line: stage, elapsed of limit, hosts alive, step, loss, time a step, stall."""
+    elapsed = f"{pulse.elapsed_s:.0f} s"
+    if pulse.limit_s is not None:
+        elapsed += f" of {pulse.limit_s:.0f} s"
+    parts = [f"{pulse.stage} {elapsed}"]
+    if pulse.num_alive is not None and pulse.num_hosts is not None:
+        parts.append(f"{pulse.num_alive} of {pulse.num_hosts} hosts alive")
+    if pulse.step is not None:
+        parts.append(f"step {pulse.step}" + (f" of {pulse.max_steps}" if pulse.max_steps is not None else ""))
+    if pulse.loss is not None:
+        parts.append(f"loss {pulse.loss:.4f}")
+    if pulse.step_ms is not None:
+        parts.append(f"{pulse.step_ms:.1f} ms a step")
+    if pulse.stalled_s is not None:
+        parts.append(f"no new step for {pulse.stalled_s:.0f} s")
+    return ", ".join(parts)
+
+
+def stamped(text: str, elapsed_s: float) -> str:
+    """Give a progress text as a full line of a CI log: `[aorta +123.4s] …`."""
+    return f"[aorta +{elapsed_s:.1f}s] {one_line(text)}"
+
+
+class Cadence:
+    """Says when a line is due where lines cannot be rewritten: when the words change, else every period.
+
+    Numbers are no change: a step counter would else fill a CI log with a line a step.
+    """
+
+    def __init__(self, period_s: float = 30.0) -> None:
+        self._period_s = period_s
+        self._words: str | None = None
+        self._last_s = 0.0
+
+    def due(self, text: str, now_s: float) -> bool:
+        """Tell whether the text is due at that time, and take it as written if so."""
+        words = _NUMBER.sub("#", text)
+        if words == self._words and now_s - self._last_s < self._period_s:
+            return False
+        self._words, self._last_s = words, now_s
+        return True
+
+
+def headline(view: RunView) -> str:
+    """Give the verdict in one line: `PASSED: …`."""
+    return f"{_HEADLINES[view.verdict]}: {one_line(view.sentence, _MAX_LINE_CHARS)}"
+
+
+def summary(view: RunView) -> tuple[str, ...]:
+    """Give the end of the run in at most 25 lines: verdict, gates, first cause, next step, paths."""
+    lines = [headline(view)]
+    if view.first_cause:
+        lines.append(f"first cause: {one_line(view.first_cause, _MAX_LINE_CHARS)}")
+    lines += _gate_lines(view.gates)
+    if view.not_judged:
+        lines.append(f"not judged: {one_line('; '.join(view.not_judged), _MAX_LINE_CHARS)}")
+    if view.next_step:
+        lines.append(f"next: {one_line(view.next_step, _MAX_LINE_CHARS)}")
+    room = MAX_SUMMARY_LINES - len(lines)
+    lines += [f"{one_line(label)}: {one_line(path)}" for label, path in view.paths[:room]]
+    return tuple(lines)
+
+
+def _gate_lines(gates: Sequence[Check]) -> list[str]:
+    if not gates:
+        return []
+    num_failed = sum(check.failed for check in gates)
+    header = f"gates: {num_failed} of {len(gates)} failed" if num_failed else f"gates: {len(gates)}, none failed"
+    shown = sorted(gates, key=lambda check: not check.failed)[:_MAX_GATES]
+    names = [one_line(short_label(check), 80) for check in shown]
+    width = max(map(len, names))
+    lines = [
+        f"  {check.state.replace('_', ' '):10} {name:{width}}  {check.actual_text} ({check.gate})"
+        for name, check in zip(names, shown, strict=True)
+    ]
+    if len(gates) > len(shown):
+        lines.append(f"  and {len(gates) - len(shown)} more in the report")
+    return [header, *lines]

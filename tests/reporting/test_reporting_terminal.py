@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pytest_aorta.checks import Bound, Check
+from pytest_aorta.reporting.model import RunView, StageRow
+from pytest_aorta.reporting.terminal import Cadence, Pulse, headline, progress_text, stamped, summary
+
+
+def gate(number: int, *, failed: bool = False) -> Check:
+    return Check(
+        label=f"[threshold] (metric=gate_{number})",
+        state="failed" if failed else "passed",
+        actual=20.0,
+        unit="ms",
+        gate=Bound(kind="max", limit=10, unit="ms"),
+    )
+
+
+def test_progress_says_what_is_known_and_nothing_else() -> None:
+    assert progress_text(Pulse("test_run_benchmark", 3.4)) == "test_run_benchmark 3 s"
+    pulse = Pulse("test_run_benchmark", 190, 900, 2, 2, 12, 60, 2.30259, 41.25, 180)
+    assert progress_text(pulse) == (
+        "test_run_benchmark 190 s of 900 s, 2 of 2 hosts alive, step 12 of 60, loss 2.3026, 41.2 ms a step, "
+        "no new step for 180 s"
+    )
+
+
+def test_stamped_line_is_one_clean_line() -> None:
+    assert stamped("a\n\x1b[2Jb", 123.44) == "[aorta +123.4s] a b"
+
+
+def test_cadence_writes_changes_of_words_at_once_and_numbers_every_period() -> None:
+    cadence = Cadence(period_s=30)
+    assert cadence.due("step 1 of 60, loss 2.30", 0)
+    assert not cadence.due("step 2 of 60, loss 2.2e-05", 1)
+    assert not cadence.due("step 900 of 60, loss -12", 29.9)
+    assert cadence.due("step 30 of 60, loss 1.9", 30)
+    assert not cadence.due("step 31 of 60, loss 1.9", 31)
+    assert cadence.due("step 31 of 60, loss nan", 32)
+    assert cadence.due("collecting", 33)
+
+
+def test_summary_names_verdict_gates_cause_next_step_and_paths_failed_gates_first() -> None:
+    view = RunView(
+        "r",
+        "aorta_single",
+        "failed",
+        "1 of 2 gates failed",
+        stages=(StageRow("test_validate_thresholds", "failed", checks=(gate(1), gate(22, failed=True))),),
+        first_cause="gate_22",
+        next_step="look",
+        not_judged=("kernel log",),
+        paths=(("report", "aorta_reports/aorta_single.html"),),
+    )
+    assert summary(view) == (
+        "FAILED: 1 of 2 gates failed",
+        "first cause: gate_22",
+        "gates: 1 of 2 failed",
+        "  failed     gate_22  20.00 ms (max 10 ms)",
+        "  passed     gate_1   20.00 ms (max 10 ms)",
+        "not judged: kernel log",
+        "next: look",
+        "report: aorta_reports/aorta_single.html",
+    )
+
+
+def test_summary_is_at_most_25_lines_whatever_there_is() -> None:
+    gates = tuple(gate(number, failed=number == 99) for number in range(100))
+    view = RunView(
+        "r",
+        "aorta_single",
+        "failed",
+        "x\ny\x1b[1m",
+        stages=(StageRow("s", "failed", checks=gates),),
+        first_cause="c\nd",
+        next_step="n",
+        not_judged=tuple(f"g{number}" for number in range(1000)),
+        paths=tuple((f"p{number}", "x") for number in range(100)),
+    )
+    lines = summary(view)
+    assert len(lines) == 25
+    assert all("\n" not in line and "\x1b" not in line and len(line) < 450 for line in lines)
+    assert any("gate_99" in line for line in lines)
+    assert "  and 90 more in the report" in lines
+
+
+def test_summary_without_gates_is_short() -> None:
+    view = RunView("r", "aorta_single", "could_not_measure", "no host answered")
+    assert summary(view) == ("COULD NOT MEASURE: no host answered",)
+    assert headline(view) == "COULD NOT MEASURE: no host answered"
