@@ -1,0 +1,212 @@
+"""HtmlRows: the pytest-html report in run order, one row a stage, its sub-tests inside it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import pytest
+
+from pytest_aorta.checks import Check
+from pytest_aorta.reporting import html_rows
+from pytest_aorta.reporting.json_report import write_text
+from pytest_aorta.reporting.model import RunView, StageRow, title
+from pytest_aorta.reporting.text import clean, cut_middle, one_line
+from pytest_aorta.suite.rows import failure_text, is_subtest, subtest_label
+
+_log = logging.getLogger(__name__)
+_REASON_COLUMN = 3
+_MAX_FAILURE_CHARS = 16 * 1024
+
+
+class ReportData(Protocol):
+    """What pytest-html hands to pytest_html_report_title."""
+
+    title: str
+    data: MutableMapping[str, Any]
+
+    def set_data(self, key: str, value: object) -> None:
+        """Put a value into the page's data."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """Every report of one test so far."""
+
+    tests: list[pytest.TestReport] = field(default_factory=list)
+    subtests: list[pytest.TestReport] = field(default_factory=list)
+
+    @property
+    def owns_subtests(self) -> bool:
+        """Tell whether the test's own row speaks for its sub-tests.
+
+        On pytest 8.4 a user's test passes beside a failed sub-test; the sub-test's own row must then stay.
+        """
+        return any(report.failed for report in self.tests) or not any(report.failed for report in self.subtests)
+
+
+class HtmlRows:
+    """Draws our rows, summary and log pages into the report that pytest-html makes; registered only beside it.
+
+    `suite` names the folder of log pages, `view` gives the run at the end (None: nothing ran), `rows` the stages by
+    node id, `redact` takes secrets out of captured text.
+    """
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        suite: str,
+        view: Callable[[], RunView | None],
+        rows: Mapping[str, StageRow],
+        *,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        report = Path(config.invocation_params.dir, os.path.expandvars(config.option.htmlpath)).expanduser()
+        self._suite = suite
+        self._view = view
+        self._rows = rows
+        self._redact = redact
+        self._folder = report.parent / f"{suite}_html"
+        self._nodes: dict[str, _Node] = {}
+        self._pages: list[str] = []
+        self._data: ReportData | None = None
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_html_report_title(self, report: ReportData) -> None:
+        """Name the report, keep its rows in run order, and forget the log pages of an earlier session."""
+        report.title = title(self._suite)
+        report.set_data("initialSort", "original")
+        self._data = report
+        try:
+            for old in (*self._folder.glob("test_*.html"), *self._folder.glob("test_*.log")):
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("log pages of an earlier session stay in %s (%s)", self._folder, error.strerror)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_html_results_table_header(self, cells: list[str]) -> None:
+        """Add the Reason column before Links."""
+        cells.insert(_REASON_COLUMN, '<th class="sortable" data-column-type="reason">Reason</th>')
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep each report; at a test's last one write its log page and hang its sub-tests and the link on its row."""
+        node = self._nodes.setdefault(report.nodeid, _Node())
+        (node.subtests if is_subtest(report) else node.tests).append(report)
+        if report.when != "teardown":
+            return
+        extras = []
+        table = html_rows.subtest_table(self._checks(report.nodeid))
+        if table:
+            extras.append(_extra("html", table))
+        link = self._write_log_page(report)
+        if link:
+            extras.append(_extra("url", link, name="Full Log"))
+        report.extras = [*getattr(report, "extras", []), *extras]  # type: ignore[attr-defined]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
+        """Drop the stray row of a sub-test, and its count with it; add the reason to every other row."""
+        node = self._nodes.get(report.nodeid, _Node())
+        if is_subtest(report) and node.owns_subtests:
+            cells.clear()
+            return
+        suffix = "" if report.when in ("call", "collect") else f"::{report.when}"
+        cells[1] = f'<td class="col-testId">{escape(clean(report.nodeid + suffix))}</td>'
+        cells.insert(_REASON_COLUMN, html_rows.reason_cell(self._reason(report)))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_html_results_table_html(self, report: pytest.TestReport, data: list[str]) -> None:
+        """Show skip reasons as text; in a stage's row the captured output gives way to its log page."""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            data[0] = escape(clean(self._redact(failure_text(report)))) + "\n"
+        if report.nodeid not in self._rows:
+            data[:] = [clean(part) for part in data]
+            return
+        shown = [data[0]] if report.skipped else []
+        if report.failed:
+            text, _ = cut_middle(clean(self._redact(report.longreprtext)), _MAX_FAILURE_CHARS)
+            shown.append(escape(text) + "\n")
+        stage = _stage_name(report.nodeid)
+        shown.append("Captured output: see Full Log." if stage in self._pages else "No log output captured.")
+        data[:] = shown
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_html_results_summary(self, prefix: list[str]) -> None:
+        """Put the run's summary where it is readable without scripts."""
+        view = self._view()
+        if view is None:
+            return
+        fragment = html_rows.summary_prefix(view, log_pages=self._pages, pages_folder=self._folder.name)
+        prefix.append(fragment)
+        if self._data is not None:
+            # pytest-html's script sets these cells as HTML; its dictionary is pytest-metadata's own, hence the copy.
+            entries = {escape(clean(name)): _environment_cell(value, href) for name, value, href in view.environment}
+            self._data.set_data("environment", {**self._data.data["environment"], **entries})
+
+    def _checks(self, nodeid: str) -> tuple[Check, ...]:
+        row = self._rows.get(nodeid)
+        if row is not None:
+            return row.checks
+        reports = self._nodes[nodeid].subtests
+        return tuple(
+            Check(
+                label=subtest_label(report),
+                state="failed" if report.failed else "not_judged" if report.skipped else "passed",
+                reason=self._redact(failure_text(report)),
+            )
+            for report in reports
+        )
+
+    def _reason(self, report: pytest.TestReport) -> str:
+        row = self._rows.get(report.nodeid)
+        if row is not None and report.when == "call" and (row.reason or not report.longrepr):
+            return html_rows.reason_text(row)
+        if report.longrepr:
+            first, *_ = failure_text(report).splitlines() or [""]
+            return one_line(self._redact(first), 600)
+        return html_rows.checks_text(self._checks(report.nodeid)) if report.nodeid in self._nodes else ""
+
+    def _write_log_page(self, report: pytest.TestReport) -> str:
+        """Write the page of a stage that left output; give its link, or "" without one."""
+        row = self._rows.get(report.nodeid)
+        if row is None:
+            return ""
+        captured = [*report.sections]
+        for subtest in self._nodes[report.nodeid].subtests:
+            captured += [(f"{name}, {subtest_label(subtest)}", text) for name, text in subtest.sections]
+        sections = [(name, self._redact(text)) for name, text in (*row.log_sections, *captured) if text.strip()]
+        if not sections:
+            return ""
+        stage = _stage_name(report.nodeid)
+        page, was_cut = html_rows.log_page(report.nodeid, sections, full_text_name=f"{stage}.log")
+        try:
+            write_text(self._folder / "aorta.css", html_rows.stylesheet())
+            write_text(self._folder / f"{stage}.html", page)
+            if was_cut:
+                write_text(self._folder / f"{stage}.log", html_rows.full_text(report.nodeid, sections))
+        except OSError as error:
+            _log.warning("no log page for %s: %s could not be written (%s)", stage, self._folder, error.strerror)
+            return ""
+        self._pages.append(stage)
+        return quote(f"{self._folder.name}/{stage}.html")
+
+
+def _stage_name(nodeid: str) -> str:
+    return nodeid.rpartition("::")[2]
+
+
+def _environment_cell(value: str, href: str) -> str:
+    text = escape(clean(value))
+    return f'<a href="{escape(clean(href))}">{text}</a>' if html_rows.is_link(href) else text
+
+
+def _extra(format_type: str, content: str, name: str | None = None) -> dict[str, str | None]:
+    """Give an extra as pytest-html's own functions make it, without importing that plugin."""
+    return {"name": name, "format_type": format_type, "content": content, "mime_type": None, "extension": None}

@@ -1,0 +1,73 @@
+"""JUnitProperties: sub-tests as properties of a stage's testcase, and the file with one testcase a gate."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from _pytest.junitxml import xml_key
+
+from pytest_aorta.reporting.json_report import write_text
+from pytest_aorta.reporting.junit import gates_xml, stage_properties
+from pytest_aorta.reporting.model import RunView
+from pytest_aorta.suite.rows import STAGE_ROW
+
+_log = logging.getLogger(__name__)
+_RECORDED = pytest.StashKey[bool]()
+
+
+class JUnitProperties:
+    """Adds our properties to the testcases that pytest writes, and writes `<suite>-gates.xml` at the end.
+
+    `view` gives the run at the end (None: nothing ran); `gates_file` None writes no second file; `own_file` says that
+    the JUnit file is our default one, not one the user named.
+    """
+
+    def __init__(self, view: Callable[[], RunView | None], gates_file: Path | None, *, own_file: bool) -> None:
+        self._view = view
+        self._gates_file = gates_file
+        self._own_file = own_file
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Make our own file xunit1, the family whose testcases may hold properties by its schema.
+
+        The writer reads its family only when a testcase is opened, on pytest 8.4 and 9 alike, so setting it here needs
+        neither the ini cache nor a rewritten command line, both of which differ between the two.
+        """
+        writer = session.config.stash.get(xml_key, None)
+        if writer is not None and self._own_file:
+            writer.family = "xunit1"
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Record when the call phase ends: a testcase closed by a failing teardown has the call's properties."""
+        try:
+            return (yield)
+        finally:
+            _record(item)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Record for a stage whose row was complete only after the call phase, or which never came to it."""
+        _record(item)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write the file of gates."""
+        view = self._view() if self._gates_file is not None else None
+        if view is None or self._gates_file is None:
+            return
+        try:
+            write_text(self._gates_file, gates_xml(view))
+        except OSError as error:
+            _log.warning("%s could not be written (%s); the gates stand in the JUnit file too", self._gates_file, error)
+
+
+def _record(item: pytest.Item) -> None:
+    row = item.stash.get(STAGE_ROW, None)
+    if row is not None and not item.stash.get(_RECORDED, False):
+        item.stash[_RECORDED] = True
+        item.user_properties.extend(stage_properties(row))
