@@ -1,0 +1,173 @@
+"""Ranks: the traces of a run, read side by side, one summary a rank and device in their order."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from pytest_aorta.errors import TraceError
+from pytest_aorta.trace.discovery import find_traces, rank_in
+from pytest_aorta.trace.reading import read
+from pytest_aorta.trace.summary import RankSummary, summaries_of
+from pytest_aorta.trace.windows import merged
+
+_PROCESSES_PAY_BYTES = 256 << 20  # decoded; below it starting processes takes longer than reading
+_GZIP_FACTOR = 12
+
+Progress = Callable[[int, int], None]
+RankSummaries = tuple[RankSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileError:
+    """A trace file that gave no summary, and why: one sentence that begins with its name."""
+
+    file: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """What the traces of a run gave: summaries by rank and device, errors by file."""
+
+    ranks: tuple[RankSummary, ...]
+    errors: tuple[FileError, ...]
+
+
+def summarize(
+    root: Path,
+    files: Sequence[Path] | None = None,
+    *,
+    jobs: int | None = None,
+    on_progress: Progress | None = None,
+) -> Summaries:
+    """Read the traces below `root`, or the given `files`, in up to `jobs` processes; one bad file stops no other.
+
+    The rank is what the file says of itself, else what its path below `root` says. `on_progress` is called with the
+    number of files done and of all.
+    """
+    paths = find_traces(root) if files is None else list(files)
+    names = [_name_below(root, path) for path in paths]
+    found: list[RankSummaries | FileError] = [FileError(name, "") for name in names]
+    num_jobs = min(jobs or len(os.sched_getaffinity(0)), len(paths))
+    reading = _in_processes(paths, names, num_jobs) if _processes_pay(paths, num_jobs) else _here(paths, names)
+    for num_done, (position, result) in enumerate(reading, start=1):
+        found[position] = result
+        if on_progress is not None:
+            on_progress(num_done, len(paths))
+    return _ranked(found)
+
+
+def _ranked(found: Sequence[RankSummaries | FileError]) -> Summaries:
+    ranks: list[RankSummary] = []
+    errors = [result for result in found if isinstance(result, FileError)]
+    by_rank: dict[int | None, list[RankSummaries]] = defaultdict(list)
+    for result in found:
+        if not isinstance(result, FileError):
+            rank = result[0].rank if result[0].rank is not None else rank_in(PurePosixPath(result[0].file))
+            by_rank[rank].append(tuple(replace(summary, rank=rank) for summary in result))
+    if len(found) > 1:
+        errors += [FileError(result[0].file, _unknown_rank(result[0].file)) for result in by_rank.pop(None, [])]
+    for windows in by_rank.values():
+        try:
+            ranks += merged(windows)
+        except TraceError as error:
+            errors += [FileError(window[0].file, str(error)) for window in windows]
+    return Summaries(
+        ranks=tuple(sorted(ranks, key=lambda summary: (_or_first(summary.rank), _or_first(summary.device)))),
+        errors=tuple(sorted(errors, key=lambda error: error.file)),
+    )
+
+
+def _unknown_rank(file: str) -> str:
+    return (
+        f"{file}: its rank is unknown, neither in the file (distributedInfo) nor in its path, and there are "
+        "several files; name the file or its folder like rank0"
+    )
+
+
+def _or_first(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+def _name_below(root: Path, path: Path) -> str:
+    """Give the path relative to `root`, or the bare name when it lies elsewhere or is `root` itself."""
+    if path != root and path.is_relative_to(root):
+        return path.relative_to(root).as_posix()
+    return path.name
+
+
+def _processes_pay(paths: Sequence[Path], num_jobs: int) -> bool:
+    if num_jobs < 2:
+        return False
+    sizes = [
+        size * (_GZIP_FACTOR if path.suffix == ".gz" else 1)
+        for path, size in zip(paths, map(_size, paths), strict=True)
+    ]
+    return sum(sizes) >= _PROCESSES_PAY_BYTES
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _here(paths: Sequence[Path], names: Sequence[str]) -> Iterator[tuple[int, RankSummaries | FileError]]:
+    for position, (path, name) in enumerate(zip(paths, names, strict=True)):
+        yield position, _summarize_file(path, name)
+
+
+def _in_processes(
+    paths: Sequence[Path], names: Sequence[str], num_jobs: int
+) -> Iterator[tuple[int, RankSummaries | FileError]]:
+    """Read files side by side, the largest first; a file that was being read when a process died is tried alone."""
+    left = set(range(len(paths)))
+    order = sorted(left, key=lambda position: -_size(paths[position]))
+    with _pool(num_jobs) as pool:
+        futures = {pool.submit(_summarize_file, paths[position], names[position]): position for position in order}
+        for future in as_completed(futures):
+            try:
+                result = future.result()
+            except BrokenProcessPool:
+                continue
+            left.remove(futures[future])
+            yield futures[future], result
+    for position in sorted(left):
+        yield position, _alone(paths[position], names[position])
+
+
+def _alone(path: Path, name: str) -> RankSummaries | FileError:
+    with _pool(1) as pool:
+        try:
+            return pool.submit(_summarize_file, path, name).result()
+        except BrokenProcessPool:
+            return FileError(name, f"{name}: the process that read it was ended, maybe for lack of memory")
+
+
+def _pool(num_jobs: int) -> ProcessPoolExecutor:
+    """Make a pool of fresh processes (this one may have threads), which end quietly when the terminal interrupts."""
+    return ProcessPoolExecutor(
+        num_jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def _summarize_file(path: Path, name: str) -> RankSummaries | FileError:
+    try:
+        trace = read(path)
+        return summaries_of(trace, file=name, rank=trace.metadata.rank)
+    except TraceError as error:
+        return FileError(name, str(error))
+    except MemoryError:
+        return FileError(name, f"{name}: there is not enough memory to read it")

@@ -1,0 +1,354 @@
+"""Reading: the only place that knows the file format of profiler traces (Kineto's JSON, from 2021 on).
+
+A file is read in blocks, each cut after its last whole event and decoded into the few fields that are needed. A block
+that does not decode is taken apart event by event (salvage.py); an event that cannot be read is counted as lost.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_aorta.errors import TraceError
+from pytest_aorta.trace.blocks import blocks
+from pytest_aorta.trace.intervals import Nanoseconds
+from pytest_aorta.trace.kinds import CATEGORIES, STEP, Category, Kind, is_collective_op, kind_of
+from pytest_aorta.trace.numbers import InexactError, many_to_ns
+from pytest_aorta.trace.salvage import METADATA_BYTES, Metadata, Salvaged, metadata_of, replace_bare_numbers, salvage
+
+MAX_EVENT_BYTES = 16 << 20
+_MAX_NAMES = 1 << 16
+_NO_CORRELATION = -1
+
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args|id|s|bp|dur)")')
+_BOUNDARY_WINDOW_BYTES = 64 << 10
+_UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+class _Args(msgspec.Struct, gc=False):
+    correlation: Any = None
+    device: Any = None
+    total_allocated: Any = msgspec.field(default=None, name="Total Allocated")
+    device_type: Any = msgspec.field(default=None, name="Device Type")
+
+
+class _Event(msgspec.Struct, gc=False):
+    cat: str | None = None
+    name: str | None = None
+    ph: str | None = None
+    pid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: _Args | None = None
+
+
+class _ExactEvent(msgspec.Struct, gc=False):
+    """The same with times as text, for epoch timestamps with a fraction, which float64 rounds to 0.25 µs."""
+
+    cat: str | None = None
+    name: str | None = None
+    ph: str | None = None
+    pid: Any = None
+    ts: msgspec.Raw = msgspec.Raw(b"null")
+    dur: msgspec.Raw = msgspec.Raw(b"null")
+    args: _Args | None = None
+
+
+_AnyEvent = _Event | _ExactEvent
+_decode_fast: Callable[[bytes], Sequence[_AnyEvent]] = msgspec.json.Decoder(list[_Event]).decode
+_decode_exact: Callable[[bytes], Sequence[_AnyEvent]] = msgspec.json.Decoder(list[_ExactEvent]).decode
+
+
+@dataclass(slots=True)
+class Columns:
+    """GPU events in the order of the file, one entry an event in each column."""
+
+    start_ns: array[int] = field(default_factory=lambda: array("q"))
+    end_ns: array[int] = field(default_factory=lambda: array("q"))
+    kind: array[int] = field(default_factory=lambda: array("b"))
+    name: array[int] = field(default_factory=lambda: array("i"))
+    device: array[int] = field(default_factory=lambda: array("i"))
+    correlation: array[int] = field(default_factory=lambda: array("q"))
+
+
+@dataclass(slots=True)
+class Launches:
+    """Runtime and driver calls of the CPU that carry a correlation id; columns as int64."""
+
+    correlation: array[int] = field(default_factory=lambda: array("q"))
+    start_ns: array[int] = field(default_factory=lambda: array("q"))
+    end_ns: array[int] = field(default_factory=lambda: array("q"))
+
+
+@dataclass(slots=True)
+class Trace:
+    """What a file holds of what is needed: times in ns since the file's own time base (`metadata.base_ns`)."""
+
+    file: str
+    metadata: Metadata = field(default_factory=Metadata)
+    events: Columns = field(default_factory=Columns)
+    launches: Launches = field(default_factory=Launches)
+    steps: dict[int, tuple[int, int]] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    devices: list[int | None] = field(default_factory=list)
+    num_events: int = 0
+    num_lost: int = 0
+    has_comm_ops: bool = False
+    peak_memory_bytes: int | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def column(values: array[int]) -> NDArray[Any]:
+    """Give a column as a numpy array of the same type, without copying."""
+    return np.frombuffer(values, dtype=values.typecode) if len(values) else np.empty(0, dtype=values.typecode)
+
+
+def read(path: Path) -> Trace:
+    """Read a trace file, plain or gzip, as far as it can be read; what is lost is counted and told in `warnings`.
+
+    Raises:
+        TraceError: nothing in the file can be read.
+    """
+    reader = _Reader(Trace(path.name))
+    try:
+        for block in blocks(path, reader.trace.warnings.append):
+            if not reader.feed(block):
+                break
+    except OSError as error:
+        raise TraceError(f"{path.name}: cannot be read ({error.strerror or error})") from error
+    return reader.finish()
+
+
+class _Reader:
+    """Takes blocks of bytes, in order, and fills a Trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._rest = b""
+        self._tail = b""
+        self._in_events = False
+        self._events_ended = False
+        self._decode = _decode_fast
+        self._size_bytes = 0
+        self._names: dict[tuple[int, str], tuple[int, int]] = {}
+        self._devices: dict[int | None, int] = {}
+
+    def feed(self, block: bytes) -> bool:
+        """Take the next block; False when the rest of the file is not wanted."""
+        self._size_bytes += len(block)
+        if self._events_ended:
+            self._tail += block
+            return len(self._tail) < METADATA_BYTES
+        buffer = self._rest + block if self._rest else block
+        if not self._in_events:
+            start = self._find_events(buffer)
+            if start is None:
+                self._rest = buffer
+                return len(buffer) < METADATA_BYTES
+            self._in_events = True
+            buffer = buffer[start:]
+        end, resume = _last_boundary(buffer)
+        if end == 0:
+            self._rest = buffer
+            self._drop_endless_event()
+            return True
+        self._rest = buffer[resume:]
+        self._take(buffer[:end])
+        return True
+
+    def finish(self) -> Trace:
+        """Take what is left and close the trace."""
+        trace = self.trace
+        if self._in_events and not self._events_ended:
+            self._take_apart(self._rest, final=True)
+        if self._events_ended:
+            self._read_metadata(b"{" + self._tail.lstrip(b", \r\n\t"), "after")
+        self._refuse_nothing()
+        if not self._events_ended:
+            trace.warnings.append("the file is cut: its array of events never ends")
+        if trace.num_lost:
+            trace.warnings.append(f"{trace.num_lost} events could not be read")
+        trace.devices = list(self._devices)
+        trace.warnings[:] = [f"{trace.file}: {warning}" for warning in trace.warnings]
+        return trace
+
+    def _refuse_nothing(self) -> None:
+        damage = f" ({'; '.join(self.trace.warnings)})" if self.trace.warnings else ""
+        where = self.trace.file
+        if not self._size_bytes:
+            raise TraceError(f"{where}: holds no data{damage}; expected a profiler trace in JSON")
+        if not self._in_events:
+            raise TraceError(
+                f'{where}: has no list of events ("traceEvents"){damage}; expected a profiler trace in JSON'
+            )
+        if not self.trace.num_events:
+            lost = f", {self.trace.num_lost} could not be read" if self.trace.num_lost else ""
+            raise TraceError(
+                f"{where}: no event of it can be used{lost}{damage}; expected a profiler trace with events"
+            )
+
+    def _find_events(self, buffer: bytes) -> int | None:
+        found = _EVENTS.search(buffer)
+        if found:
+            self._read_metadata(buffer[: found.end()].removeprefix(b"\xef\xbb\xbf") + b"]}", "before")
+            return found.end()
+        text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
+        return len(buffer) - len(text) + 1 if text[:1] == b"[" else None
+
+    def _read_metadata(self, text: bytes, where: str) -> None:
+        metadata, whole = metadata_of(text.decode("utf-8", "replace"))
+        self.trace.metadata = self.trace.metadata.updated(metadata)
+        if not whole:
+            self.trace.warnings.append(f"the metadata {where} the events is damaged")
+
+    def _drop_endless_event(self) -> None:
+        if len(self._rest) > MAX_EVENT_BYTES:
+            self.trace.num_lost += 1
+            self._rest = b""
+
+    def _take(self, piece: bytes) -> None:
+        """Take a piece that ends with an event; what follows it is in `_rest`."""
+        events = self._decoded(piece) or self._decoded(replace_bare_numbers(piece))
+        if events is None:
+            self._take_apart(piece, final=False)
+            return
+        try:
+            self._keep(events)
+        except InexactError:
+            self._decode = _decode_exact
+            self._take(piece)
+
+    def _decoded(self, piece: bytes) -> Sequence[_AnyEvent] | None:
+        try:
+            return self._decode(b"[" + piece + b"]")
+        except _UNDECODABLE:
+            return None
+
+    def _take_apart(self, piece: bytes, *, final: bool) -> None:
+        salvaged: Salvaged = salvage(piece.decode("utf-8", "replace"), final=final)
+        self.trace.num_lost += salvaged.num_lost
+        self._keep([_event_of(value) for value in salvaged.events])
+        rest = salvaged.rest.encode("utf-8", "replace")
+        if salvaged.ended:
+            self._events_ended = True
+            self._tail = rest + self._rest if not final else rest
+            self._rest = b""
+        elif not final and rest:
+            self._rest = rest + b"," + self._rest
+            self._drop_endless_event()
+
+    def _keep(self, events: Sequence[_AnyEvent]) -> None:
+        """Keep what is needed of decoded events; nothing is kept when InexactError is raised."""
+        wanted: list[tuple[Category, _AnyEvent]] = []
+        find = CATEGORIES.get
+        for event in events:
+            category = find(event.cat)
+            if category is None:
+                continue
+            if event.ph == "X" if category < Category.RANGE else self._wants_cpu_row(category, event):
+                wanted.append((category, event))
+        if wanted:
+            start_ns = many_to_ns([_plain(event.ts) for _, event in wanted])
+            duration_ns = many_to_ns([_plain(event.dur) for _, event in wanted])
+            self._store(wanted, start_ns, duration_ns)
+        is_trace = self.trace.num_events > 0
+        self.trace.num_events += len(events) if is_trace else sum(event.ph is not None for event in events)
+
+    def _wants_cpu_row(self, category: Category, event: _AnyEvent) -> bool:
+        """Look at a row of the CPU; True for a profiler step, which is kept with its times."""
+        name = event.name or ""
+        if category is Category.INSTANT:
+            self._see_memory(name, event.args)
+            return False
+        if not self.trace.has_comm_ops and is_collective_op(name):
+            self.trace.has_comm_ops = True
+        return category is Category.RANGE and event.ph == "X" and name.startswith("ProfilerStep#")
+
+    def _see_memory(self, name: str, args: _Args | None) -> None:
+        if name == "[memory]" and args is not None and isinstance(args.total_allocated, int) and args.device_type != 0:
+            self.trace.peak_memory_bytes = max(self.trace.peak_memory_bytes or 0, args.total_allocated)
+
+    def _store(
+        self, wanted: Sequence[tuple[Category, _AnyEvent]], start_ns: Nanoseconds, duration_ns: Nanoseconds
+    ) -> None:
+        trace, gpu, launches = self.trace, self.trace.events, self.trace.launches
+        end_ns = start_ns + duration_ns
+        readable = (start_ns >= 0) & (duration_ns >= 0)
+        trace.num_lost += int((~readable).sum())
+        for (category, event), is_readable, start, end in zip(
+            wanted, readable.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True
+        ):
+            if not is_readable:
+                continue
+            correlation = event.args.correlation if event.args is not None else None
+            if not isinstance(correlation, int) or not 0 <= correlation < 1 << 63:
+                correlation = _NO_CORRELATION
+            if category is Category.LAUNCH:
+                if correlation != _NO_CORRELATION:
+                    launches.correlation.append(correlation)
+                    launches.start_ns.append(start)
+                    launches.end_ns.append(end)
+            elif category is Category.RANGE:
+                if step := STEP.fullmatch(event.name or ""):
+                    trace.steps.setdefault(int(step[1]), (start, end))
+            else:
+                kind, name = self._name(category, event.name or "")
+                gpu.start_ns.append(start)
+                gpu.end_ns.append(end)
+                gpu.kind.append(kind)
+                gpu.name.append(name)
+                gpu.device.append(self._device(event))
+                gpu.correlation.append(correlation)
+
+    def _name(self, category: Category, name: str) -> tuple[int, int]:
+        """Give the kind of a GPU event and the number of its name; names beyond a bound are not told apart."""
+        found = self._names.get((category, name))
+        if found is None:
+            kind: Kind = kind_of(category, name)
+            key = (category, name if len(self._names) < _MAX_NAMES else f"(other {kind.name.lower()} events)")
+            found = self._names.setdefault(key, (kind, len(self.trace.names)))
+            if found[1] == len(self.trace.names):
+                self.trace.names.append(key[1])
+        return found
+
+    def _device(self, event: _AnyEvent) -> int:
+        device = event.args.device if event.args is not None else None
+        if not isinstance(device, int):
+            device = event.pid if isinstance(event.pid, int) else None
+        return self._devices.setdefault(device, len(self._devices))
+
+
+def _last_boundary(buffer: bytes) -> tuple[int, int]:
+    """Give where the last event that seems whole ends, and where the next begins; (0, 0) when there is none."""
+    window = len(buffer)
+    while window > 0:
+        window = max(0, window - _BOUNDARY_WINDOW_BYTES)
+        found = deque(_BOUNDARY.finditer(buffer, window), maxlen=1)
+        if found:
+            return found[0].start() + 1, found[0].end()
+    return 0, 0
+
+
+def _plain(value: Any) -> Any:
+    """Give an undecoded value as its text."""
+    return bytes(value) if isinstance(value, msgspec.Raw) else value
+
+
+def _event_of(value: dict[str, Any]) -> _Event:
+    """Give an event decoded by the tolerant way; fields of unexpected types are left out."""
+    text = {key: value[key] for key in ("cat", "name", "ph") if isinstance(value.get(key), str)}
+    args = value.get("args")
+    kept = None
+    if isinstance(args, dict):
+        kept = _Args(args.get("correlation"), args.get("device"), args.get("Total Allocated"), args.get("Device Type"))
+    return _Event(pid=value.get("pid"), ts=value.get("ts"), dur=value.get("dur"), args=kept, **text)

@@ -1,0 +1,88 @@
+"""Windows: several trace files of one rank, put together when they are windows of one profile (`repeat` > 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from pytest_aorta.errors import TraceError
+from pytest_aorta.trace.kernels import longest, sum_us, united
+from pytest_aorta.trace.summary import RankSummary
+
+_TIMES = (
+    "total_time_us",
+    "computation_time_us",
+    "total_comm_time_us",
+    "exposed_comm_time_us",
+    "exposed_memcpy_time_us",
+    "busy_time_us",
+    "idle_time_us",
+    "overlap_time_us",
+    "host_wait_time_us",
+    "total_memcpy_time_us",
+    "memset_time_us",
+)
+
+
+def merged(files: Sequence[Sequence[RankSummary]]) -> list[RankSummary]:
+    """Put the summaries of one rank's files together, device by device; `files` holds the summaries of each file.
+
+    Raises:
+        TraceError: the files overlap in time or were measured in different ways, not windows of one profile.
+    """
+    ordered = sorted(files, key=_start_ns)
+    for earlier, later in pairwise(ordered):
+        _refuse_unlike(earlier, later)
+    by_device: dict[int | None, RankSummary] = {}
+    for file in ordered:
+        for window in file:
+            before = by_device.get(window.device)
+            by_device[window.device] = window if before is None else _joined(before, window)
+    return list(by_device.values())
+
+
+def _refuse_unlike(earlier: Sequence[RankSummary], later: Sequence[RankSummary]) -> None:
+    one, other = earlier[0], later[0]
+    pair = f"{other.file}: rank {other.rank} has a second trace, {one.file}"
+    if one.source != other.source:
+        raise TraceError(
+            f"{pair}, and only one of them has GPU events; expected one file a rank or the windows of one profile, so "
+            "leave only the files of one run in the folder"
+        )
+    if _start_ns(later) < max(window.end_ns for window in earlier):
+        raise TraceError(
+            f"{pair}, and the two overlap in time; expected one file a rank or windows that follow each other, so "
+            "leave only one of them in the folder"
+        )
+
+
+def _start_ns(file: Sequence[RankSummary]) -> int:
+    return min(window.start_ns for window in file)
+
+
+def _joined(one: RankSummary, other: RankSummary) -> RankSummary:
+    times: dict[str, Any] = {name: _sum(getattr(one, name), getattr(other, name)) for name in _TIMES}
+    peaks = [peak for peak in (one.peak_memory_bytes, other.peak_memory_bytes) if peak is not None]
+    return replace(
+        one,
+        **times,
+        files=(*one.files, *other.files),
+        world_size=one.world_size or other.world_size,
+        end_ns=max(one.end_ns, other.end_ns),
+        num_comm_kernels=one.num_comm_kernels + other.num_comm_kernels,
+        num_gpu_events=one.num_gpu_events + other.num_gpu_events,
+        num_profiled_steps=one.num_profiled_steps + other.num_profiled_steps,
+        step_times_ms=(*one.step_times_ms, *other.step_times_ms),
+        has_comm_ops=one.has_comm_ops or other.has_comm_ops,
+        events_lost=one.events_lost + other.events_lost,
+        warnings=(*one.warnings, *other.warnings),
+        top_kernels=longest((*one.top_kernels, *other.top_kernels)),
+        copies=united((*one.copies, *other.copies)),
+        peak_memory_bytes=max(peaks, default=None),
+    )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else sum_us(one, other)
