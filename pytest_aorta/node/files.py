@@ -1,0 +1,184 @@
+"""Files: look at, hash, search and remove them; no link is ever followed."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import shutil
+import stat as modes
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+from .requests import Answer, CommandError
+
+MARKER = ".aorta-work"
+
+Check = Callable[[], None]
+
+
+def go_on() -> None:
+    """Check nothing: the deadline of callers that have none."""
+
+
+def prepare(path: str, own: str = "") -> Answer:
+    """Make a work folder that only its owner can enter; mark it as ours unless something else lies in it already.
+
+    `own` is the state folder of this node program, which may lie inside.
+
+    Raises:
+        CommandError: it cannot be written.
+    """
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        probe = os.path.join(path, f".aorta-probe-{os.getpid()}")
+        with open(probe, "wb") as file:
+            file.write(b"probe")
+        os.unlink(probe)
+        foreign = [name for name in os.listdir(path) if not _is_own(path, name, own)]
+        if not foreign:
+            os.chmod(path, 0o700)
+            with open(os.path.join(path, MARKER), "wb"):
+                pass
+    except OSError as error:
+        raise CommandError("failed", f"the folder {path} cannot be written: {error.strerror}") from error
+    status = os.statvfs(path)
+    return {"path": path, "free_bytes": status.f_bavail * status.f_frsize, "writable": True}
+
+
+def _is_own(folder: str, name: str, own: str) -> bool:
+    path = os.path.join(folder, name)
+    return name == MARKER or (bool(own) and (own + os.sep).startswith(path + os.sep))
+
+
+def remove(path: str) -> Answer:
+    """Remove a work folder.
+
+    Raises:
+        CommandError: it is not one, or it cannot be removed.
+    """
+    if path in {"/", os.path.expanduser("~")} or os.path.islink(path):
+        raise CommandError("failed", f"{path} is not removed: the root, a home or a link is no work folder")
+    if not os.path.isdir(path):
+        return {"removed": False}
+    if not os.path.isfile(os.path.join(path, MARKER)):
+        raise CommandError("failed", f"{path} is not removed: it holds no {MARKER}, so this program did not make it")
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise CommandError("failed", f"{path} cannot be removed: {error.strerror} ({error.filename})") from error
+    return {"removed": True}
+
+
+def describe(paths: Sequence[str], with_hash: bool, check: Check) -> Answer:
+    """Say of each path what lies there."""
+    return {"files": {path: _describe(os.path.expanduser(path), with_hash, check) for path in paths}}
+
+
+def _describe(path: str, with_hash: bool, check: Check) -> dict[str, Any]:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return {"kind": "absent"}
+    for kind, test in (("link", modes.S_ISLNK), ("dir", modes.S_ISDIR)):
+        if test(status.st_mode):
+            return {"kind": kind}
+    if not modes.S_ISREG(status.st_mode):
+        return {"kind": "other"}
+    found: dict[str, Any] = {"kind": "file", "size": status.st_size}
+    if with_hash:
+        found["sha256"] = file_hash(path, check)
+    return found
+
+
+def file_hash(path: str, check: Check = go_on) -> str:
+    """Give the SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while True:
+            block = file.read(1024 * 1024)
+            if not block:
+                return digest.hexdigest()
+            digest.update(block)
+            check()
+
+
+def walk(root: str, exclude_dirs: Sequence[str] = ()) -> Iterator[os.DirEntry[str]]:
+    """Give the regular files below a folder; what vanishes meanwhile is left out."""
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            if folder == root:
+                raise
+            continue
+        for entry in listed:
+            if entry.is_dir(follow_symlinks=False):
+                if not _matches(entry.name, exclude_dirs):
+                    waiting.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                yield entry
+
+
+def tree_digest(root: str, exclude: Sequence[str] = (), check: Check = go_on) -> Answer:
+    r"""Hash a tree: SHA-256 over the sorted lines `path\0size\0hash\n`, for executables `path\0size\0hash\0x\n`.
+
+    Names in `exclude` (patterns) are left out, folders and files alike; so are links and devices.
+    """
+    lines = []
+    for entry in walk(root, exclude):
+        if _matches(entry.name, exclude):
+            continue
+        status = entry.stat(follow_symlinks=False)
+        mark = b"\0x" if status.st_mode & modes.S_IXUSR else b""
+        name = os.fsencode(os.path.relpath(entry.path, root))
+        lines.append(b"%s\0%d\0%s%s\n" % (name, status.st_size, file_hash(entry.path, check).encode(), mark))
+        check()
+    return {"sha256": hashlib.sha256(b"".join(sorted(lines))).hexdigest(), "count": len(lines)}
+
+
+def find(
+    root: str,
+    *,
+    folders: Sequence[str],
+    names: Sequence[str],
+    since_ns: int,
+    exclude_dirs: Sequence[str],
+    known: Mapping[str, Any] | None,
+    check: Check,
+) -> Answer:
+    """Search files under folders of the given names, or with names of the given patterns; count the stale ones.
+
+    Stale is what is older than `since_ns`, and what `known` has with the same time.
+    """
+    known = known or {}
+    found: list[dict[str, Any]] = []
+    stale = 0
+    for entry in walk(root, exclude_dirs):
+        check()
+        path = os.path.relpath(entry.path, root)
+        if not (_matches(entry.name, names) or any(part in folders for part in path.split(os.sep)[:-1])):
+            continue
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if status.st_mtime_ns < since_ns or known.get(path) == status.st_mtime_ns:
+            stale += 1
+        else:
+            found.append({"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns})
+    return {"files": sorted(found, key=lambda file: str(file["path"])), "stale": stale}
+
+
+def read_tail(path: str, max_bytes: int) -> Answer:
+    """Give the end of a file as text."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - max_bytes))
+        return {"text": file.read(max_bytes).decode("utf-8", "replace"), "size": size}
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

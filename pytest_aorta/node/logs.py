@@ -1,0 +1,78 @@
+"""Tail: whole lines of a growing log, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+from typing import BinaryIO
+
+LINE_LIMIT_BYTES = 16 * 1024
+READ_BYTES = 256 * 1024
+BACKLOG_BYTES = 4 * 1024 * 1024
+KEPT_BYTES = 1024 * 1024
+
+
+class Tail:
+    """Follows one log. Only LF ends a line; a carriage return is part of it (progress bars write many)."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._offset = 0
+        self._head = b""
+        self._cut_bytes = 0
+
+    def lines(self) -> list[str]:
+        """Give the lines that became whole since the last call, at most 256 KiB of them."""
+        if self._file is None:
+            try:
+                self._file = open(self._path, "rb")  # noqa: SIM115  # it lives as long as the tail
+            except OSError:
+                return []
+        size = os.fstat(self._file.fileno()).st_size
+        if size < self._offset:  # cut short by somebody else: what is there now is new
+            self._offset, self._head, self._cut_bytes = 0, b"", 0
+        skipped = self._skip(size)
+        self._file.seek(self._offset)
+        data = self._file.read(READ_BYTES)
+        self._offset += len(data)
+        *whole, rest = data.split(b"\n")
+        found = [skipped] if skipped else []
+        for line in whole:
+            self._take(line)
+            found.append(self._line())
+        self._take(rest)
+        return found
+
+    def rest(self) -> list[str]:
+        """Give all that is still to be read, the last line also without its LF, and close the log."""
+        found = self.lines()
+        end = os.fstat(self._file.fileno()).st_size if self._file is not None else 0
+        while self._offset < end:  # not for ever: a stray process may still write
+            found += self.lines()
+        if self._head or self._cut_bytes:
+            found.append(self._line())
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        return found
+
+    def _skip(self, size: int) -> str:
+        behind = size - self._offset
+        if behind <= BACKLOG_BYTES:
+            return ""
+        skipped = behind - KEPT_BYTES
+        self._offset += skipped
+        self._head, self._cut_bytes = b"", 0
+        return f"[{skipped} bytes of this log were not shown, they came too fast; the file has them]"
+
+    def _take(self, piece: bytes) -> None:
+        room = LINE_LIMIT_BYTES - len(self._head)
+        self._head += piece[:room]
+        self._cut_bytes += max(0, len(piece) - room)
+
+    def _line(self) -> str:
+        text = self._head.decode("utf-8", "replace")
+        if self._cut_bytes:
+            text += f" [{self._cut_bytes} bytes of this line cut]"
+        self._head, self._cut_bytes = b"", 0
+        return text
