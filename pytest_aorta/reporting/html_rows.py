@@ -78,12 +78,8 @@ def subtest_table(checks: Sequence[Check]) -> str:
     """Give the table of a stage's checks: Result, name, Actual, Gate, Reason; many passed ones are one line."""
     if not checks:
         return ""
-    folded = 0
-    shown = tuple(checks)
-    if len(shown) > MAX_UNFOLDED_CHECKS:
-        shown = tuple(check for check in checks if check.state != "passed")
-        folded = len(checks) - len(shown)
-    return _render("checks.jinja", checks=shown, num_folded=folded)
+    shown, num_folded = _fold(checks)
+    return _render("checks.jinja", checks=shown, num_folded=num_folded)
 
 
 def summary_prefix(view: RunView, *, log_pages: Sequence[str] = (), pages_folder: str = "") -> str:
@@ -92,7 +88,8 @@ def summary_prefix(view: RunView, *, log_pages: Sequence[str] = (), pages_folder
     `log_pages` names the stages that have a log page below `pages_folder` (relative to the report).
     """
     links = {name: quote(f"{pages_folder}/{name}.html") for name in log_pages}
-    return _render("summary.jinja", view=view, links=links)
+    gates, num_folded = _fold(view.gates)
+    return _render("summary.jinja", view=view, links=links, gates=gates, num_folded=num_folded)
 
 
 def log_page(
@@ -129,6 +126,14 @@ def is_link(target: str) -> bool:
         return bool(target) and urlsplit(clean(target).strip()).scheme.lower() in _LINK_SCHEMES
     except ValueError:
         return False
+
+
+def _fold(checks: Sequence[Check]) -> tuple[tuple[Check, ...], int]:
+    """Give the checks to show and how many passed ones are left to one line."""
+    if len(checks) <= MAX_UNFOLDED_CHECKS:
+        return tuple(checks), 0
+    shown = tuple(check for check in checks if check.state != "passed")
+    return shown, len(checks) - len(shown)
 
 
 def _finalize(value: Any) -> Any:

@@ -163,6 +163,15 @@ def test_many_passed_checks_are_folded_but_no_failed_one(num_passed: int, num_ro
         assert f"{num_passed} more passed" in rows[-1][1]
 
 
+def test_many_passed_gates_are_folded_in_the_summary_too() -> None:
+    gates = tuple(Check(label=f"g{n}", state="passed", gate=Bound(kind="max", limit=1)) for n in range(100))
+    view = RunView("r", "aorta_single", "failed", "s", stages=(StageRow("t", "failed", checks=(*gates, SLOW)),))
+    rows = Page(summary_prefix(view)).rows
+    assert ["✔ passed", "100 more passed; each stands in the JUnit file"] in rows
+    assert any("max_avg_iteration_ms" in row for row in rows)
+    assert not any("g7" in row for row in rows)
+
+
 def test_reason_is_the_stages_own_or_what_its_checks_came_to() -> None:
     warned = Check(label="w", state="warned", reason="hot")
     passed = Check(label="p", state="passed")

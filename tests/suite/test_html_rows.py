@@ -220,6 +220,9 @@ def test_setup_error_and_broken_stage_keep_a_reason(pytester: pytest.Pytester) -
 
         def test_clone_aorta():
             assert 1 == 2, "not a stage row"
+
+        def test_setup_rdma():
+            pytest.fail("measured, bad: no device", pytrace=False)
         """,
     )
     tests = blob_of(page)["tests"]
@@ -228,6 +231,8 @@ def test_setup_error_and_broken_stage_keep_a_reason(pytester: pytest.Pytester) -
     assert cells_of(launch)[3] == "RuntimeError: no &lt;cluster&gt;"
     (clone,) = tests["test_stages.py::test_clone_aorta"]
     assert cells_of(clone)[3] == "AssertionError: not a stage row"
+    (rdma,) = tests["test_stages.py::test_setup_rdma"]
+    assert cells_of(rdma)[3] == "measured, bad: no device"
     assert "aorta-summary" not in page.read_text(encoding="utf-8")
 
 

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -57,13 +58,15 @@ sys.exit(subprocess.run(sys.argv[1:], process_group=0).returncode)
 STAMP = r"\[aorta \+\d+\.\ds\] "
 
 
-def run_in_terminal(pytester: pytest.Pytester, *args: str, launcher: tuple[str, ...] = (), **variables: str) -> str:
+def run_in_terminal(
+    pytester: pytest.Pytester, *args: str, launcher: Sequence[str] = (), variables: Mapping[str, str] | None = None
+) -> str:
     """Run pytest on a real pseudo-terminal and give what it drew."""
     controller, terminal = pty.openpty()
     dropped = ("CI", "BUILD_NUMBER", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "PYTEST_ADDOPTS")
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     environment |= {"TERM": "xterm", "COLUMNS": "120", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    environment |= variables
+    environment |= variables or {}
     argv = [*launcher, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args]
     with subprocess.Popen(argv, cwd=pytester.path, stdin=terminal, stdout=terminal, stderr=terminal, env=environment):
         os.close(terminal)
@@ -114,7 +117,7 @@ def test_in_a_terminal_one_line_is_rewritten_and_results_begin_a_new_one(suite: 
 
 @pytest.mark.parametrize("variables", [{"CI": "true"}, {"TERM": "dumb"}])
 def test_a_terminal_that_is_a_ci_or_dumb_gets_full_lines(suite: pytest.Pytester, variables: dict[str, str]) -> None:
-    drawn = run_in_terminal(suite, **variables)
+    drawn = run_in_terminal(suite, variables=variables)
     assert "\r[aorta" not in drawn
     assert re.search(STAMP + r"gathering traces\r?\n", drawn)
 
@@ -127,7 +130,7 @@ def test_in_the_background_of_a_terminal_no_line_is_rewritten(suite: pytest.Pyte
 
 def test_no_color_is_obeyed_by_the_summary(suite: pytest.Pytester) -> None:
     coloured = run_in_terminal(suite)
-    plain = run_in_terminal(suite, NO_COLOR="1")
+    plain = run_in_terminal(suite, variables={"NO_COLOR": "1"})
     assert "\x1b[31m\x1b[1mFAILED: 1 of 1 gates failed" in coloured
     assert "\x1b[3" not in plain
     assert "FAILED: 1 of 1 gates failed" in plain
