@@ -1,0 +1,144 @@
+"""`aorta config`: list, show, copy and check configurations, and print their schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from pytest_aorta.config.document import checked_object, parse_json
+from pytest_aorta.config.load import Settings, load
+from pytest_aorta.config.schema import SchemaKind, schema_text
+from pytest_aorta.config.shipped import shipped, shipped_configs, shipped_thresholds
+from pytest_aorta.errors import AortaError
+
+_WIDTH = 54
+
+
+class _Refused(click.ClickException):
+    """A user's mistake: its sentences, one a line, on stderr; exit 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        for line in self.message.splitlines():
+            click.echo(f"aorta config: {line}", file=file, err=file is None)
+
+
+def _example(text: str) -> str:
+    return f"\b\nExample:\n  {text}"
+
+
+@click.group()
+def config() -> None:
+    """Look at, copy and check configuration files."""
+
+
+@config.command("list", epilog=_example("aorta config list"))
+def list_() -> None:
+    """List the configurations and threshold files that come with the package."""
+    for path in (*shipped_configs(), *shipped_thresholds()):
+        click.echo(f"{path.name:{_WIDTH}}{_purpose(path)}".rstrip())
+
+
+@config.command(epilog=_example("aorta config show local_cpu"))
+@click.argument("name")
+def show(name: str) -> None:
+    """Print the shipped file NAME."""
+    click.echo(_found(name).read_text(encoding="utf-8"), nl=False)
+
+
+@config.command(epilog=_example("aorta config copy mi3xx_aorta_profile_overlap_2gpu_single ./my_cluster.json"))
+@click.argument("name")
+@click.argument("dest", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+def copy(name: str, dest: Path, force: bool) -> None:
+    """Copy the shipped file NAME to DEST, a file or a folder, and its threshold file along with it."""
+    source = _found(name)
+    target = dest / source.name if dest.is_dir() else dest
+    text = source.read_text(encoding="utf-8")
+    copies = {target: text}
+    reference = checked_object(parse_json(text), name).get("threshold_json")
+    if reference:
+        beside = source.parent / str(reference)
+        copies[target.parent / beside.name] = beside.read_text(encoding="utf-8")
+        copies[target] = text.replace(json.dumps(reference), json.dumps(beside.name))
+    if len(copies) == 1 and reference:
+        raise _Refused(f"{target}: has the name of the threshold file that comes along; choose another name")
+    _refuse_to_overwrite(copies, target, force=force)
+    try:
+        for path, content in copies.items():
+            path.write_text(content, encoding="utf-8")
+            click.echo(f"wrote {path}")
+    except OSError as error:
+        raise _Refused(f"{error.filename}: cannot be written: {error.strerror}") from error
+
+
+@config.command(epilog=_example("aorta config check ./my_cluster.json --cluster ./cluster.json"))
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--cluster", type=click.Path(path_type=Path), help="Cluster file; replaces the file's own.")
+@click.option("--thresholds", type=click.Path(path_type=Path), help="Threshold file; replaces the file's own.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a value; repeatable.")
+@click.option("--suite", type=click.Choice(["single", "distributed"]), help="The suite that it is meant for.")
+def check(file: Path, cluster: Path | None, thresholds: Path | None, sets: tuple[str, ...], suite: str | None) -> None:
+    """Check FILE with its cluster and thresholds; nothing is contacted."""
+    try:
+        settings = load(file, cluster=cluster, thresholds=thresholds, sets=sets, suite=suite)
+    except AortaError as error:
+        raise _Refused(str(error)) from error
+    for warning in settings.warnings:
+        click.echo(f"aorta config: warning: {warning}", err=True)
+    click.echo(f"ok: {file}")
+    for label, value in _summary(settings):
+        click.echo(f"  {label:<12} {value}")
+
+
+@config.command(epilog=_example("aorta config schema --kind cluster > cluster.schema.json"))
+@click.option("--kind", type=click.Choice(["config", "cluster", "thresholds"]), default="config", show_default=True)
+def schema(kind: SchemaKind) -> None:
+    """Print the JSON schema of a kind of file."""
+    click.echo(schema_text(kind), nl=False)
+
+
+def _found(name: str) -> Path:
+    file = name if name.endswith(".json") else f"{name}.json"
+    known = {path.name: path for path in (*shipped_configs(), *shipped_thresholds())}
+    try:
+        return known[file] if file in known else shipped(f"configs/{file}")
+    except AortaError as error:
+        raise _Refused(str(error)) from error
+
+
+def _purpose(path: Path) -> str:
+    comment = parse_json(path.read_text(encoding="utf-8")).get("_comment", "")
+    return str(comment).partition(". ")[0].rstrip(".")
+
+
+def _refuse_to_overwrite(copies: dict[Path, str], target: Path, *, force: bool) -> None:
+    """Refuse before anything is written; a threshold file that is there already, unchanged, is no reason to."""
+    problems = []
+    for path, content in copies.items():
+        if path.is_dir():
+            problems.append(f"{path}: is a folder, expected a file")
+        elif not path.parent.is_dir():
+            problems.append(f"{path}: there is no folder {path.parent}; make it first")
+        elif path.exists() and not force and (path == target or path.read_bytes() != content.encode()):
+            problems.append(f"{path}: exists already; use --force to overwrite it, or choose another place")
+    if problems:
+        raise _Refused("\n".join(problems))
+
+
+def _summary(settings: Settings) -> list[tuple[str, str]]:
+    limits = [f"{name} {value:g}" for name, value in settings.thresholds if value is not None]
+    limits += [f"{gate.metric} {gate.kind} {gate.value:g}" for gate in settings.config.gates]
+    enforced = "" if settings.config.enforce_thresholds else " (recorded, not enforced)"
+    container = settings.config.container
+    names = [host.name if host.name == host.address else f"{host.name} ({host.address})" for host in settings.hosts]
+    return [
+        ("suite", f"aorta_{settings.suite}"),
+        ("hosts", f"{', '.join(names)} by {settings.cluster.transport}"),
+        ("ranks", f"{settings.world_size} ({settings.nproc_per_node} on each node), {settings.launch_mode} mode"),
+        ("container", str(container.image) if container is not None and container.is_used else "none"),
+        ("thresholds", (", ".join(limits) or "none") + enforced),
+        ("output", str(settings.output_dir)),
+    ]

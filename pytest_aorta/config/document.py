@@ -1,0 +1,170 @@
+"""Document: what a configuration file says, before anybody asks what it means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_aorta.config import yaml_text
+from pytest_aorta.errors import ConfigError, Fault
+
+JsonPath = tuple[str | int, ...]
+MAX_DEPTH = 64
+
+
+class Table(dict[str, Any]):
+    """A JSON object that remembers which of its keys were given more than once (the last value counts)."""
+
+    repeated: tuple[str, ...] = ()
+
+    @classmethod
+    def of_pairs(cls, pairs: list[tuple[str, Any]]) -> Table:
+        """Make a table of key and value pairs in the order of the file."""
+        table = cls(pairs)
+        if len(table) != len(pairs):
+            keys = [key for key, _ in pairs]
+            table.repeated = tuple(key for key in table if keys.count(key) > 1)
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class PathFault:
+    """One thing wrong at one place of a document; the file's name is added when it is told."""
+
+    path: JsonPath
+    message: str
+
+    def touches(self, path: JsonPath) -> bool:
+        """Tell whether the fault lies at `path`, above it or below it."""
+        shared = min(len(path), len(self.path))
+        return path[:shared] == self.path[:shared]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file as read: its name as the user gave it, where it lies, its text and the object in it."""
+
+    label: str
+    path: Path
+    text: str
+    document: Table
+
+
+def path_text(path: JsonPath) -> str:
+    """Write a path as messages show it: `container.runtime.args.volumes[0]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def located(name: str | Path, folder: Path) -> Path:
+    """Give the path that a user's text means: `~/` is the home folder, a relative one lies in `folder`."""
+    text = str(name)
+    return Path.home() / text[2:] if text.startswith("~/") else folder / text
+
+
+def is_file(path: Path) -> bool:
+    """Tell whether a regular file is there; a path that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def nodes(value: Any, path: JsonPath = ()) -> Iterator[tuple[JsonPath, Any]]:
+    """Give every value of a document with its path, objects and lists before what they hold, in the file's order."""
+    waiting = [(path, value)]
+    while waiting:
+        here, node = waiting.pop()
+        yield here, node
+        if isinstance(node, Mapping):
+            waiting += [((*here, key), child) for key, child in reversed(list(node.items()))]
+        elif isinstance(node, list):
+            waiting += [((*here, index), child) for index, child in reversed(list(enumerate(node)))]
+
+
+def too_deep(value: Any) -> bool:
+    """Tell whether a document is nested deeper than any sensible file is."""
+    return any(len(path) > MAX_DEPTH for path, _ in nodes(value))
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON; repeated keys are remembered, NaN and infinities are kept, for the walk to report with their path.
+
+    Raises:
+        ValueError: The text is not JSON.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=Table.of_pairs, parse_constant=float)
+    except RecursionError as error:
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels") from error
+
+
+def read(path: Path, label: str) -> Source:
+    """Read a JSON file, or a YAML file when its name ends so; comment keys (`_...`) of the top level are left out.
+
+    Raises:
+        ConfigError: The file cannot be read, is not JSON or YAML, or holds something else than an object.
+    """
+    text = _text(path, label)
+    is_yaml = path.suffix.lower() in {".yaml", ".yml"}
+    try:
+        value = yaml_text.parse(text, Table.of_pairs) if is_yaml else parse_json(text)
+    except json.JSONDecodeError as error:
+        seen = "the file is empty" if not text.strip() else f"{error.msg} at line {error.lineno} column {error.colno}"
+        raise _wrong(label, f"not JSON: {seen}") from error
+    except ValueError as error:
+        raise _wrong(label, f"not {'YAML' if is_yaml else 'JSON'}: {error}") from error
+    return Source(label, path, text, checked_object(value, label))
+
+
+def checked_object(value: Any, label: str) -> Table:
+    """Give the object that a file holds, without its comment keys.
+
+    Raises:
+        ConfigError: It is no object, or nested too deeply.
+    """
+    if not isinstance(value, Mapping):
+        raise _wrong(label, f"seen {kind_of(value)}, expected an object ({{...}}) with the fields of the configuration")
+    if too_deep(value):
+        raise _wrong(label, f"nested deeper than {MAX_DEPTH} levels, expected a plain configuration file")
+    table = Table((key, child) for key, child in value.items() if not key.startswith("_"))
+    table.repeated = tuple(key for key in getattr(value, "repeated", ()) if not key.startswith("_"))
+    return table
+
+
+def kind_of(value: Any) -> str:
+    """Name the JSON kind of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return "text" if isinstance(value, str) else "a number"
+
+
+def _text(path: Path, label: str) -> str:
+    try:
+        if not path.exists():
+            raise _wrong(label, f"no such file (looked at {path}), expected a JSON or YAML file")
+        if not path.is_file():
+            raise _wrong(label, "not a regular file, expected a JSON or YAML file")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _wrong(label, f"not UTF-8 text: byte {error.start} cannot be read; save the file as UTF-8") from error
+    except (OSError, ValueError) as error:
+        raise _wrong(label, f"cannot be read: {error}") from error
+
+
+def _wrong(label: str, message: str) -> ConfigError:
+    return ConfigError([Fault(label, message)])

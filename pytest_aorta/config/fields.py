@@ -1,0 +1,137 @@
+"""Fields: the kinds of values that several parts of the configuration share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic_core import PydanticCustomError
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OVERRIDE_KEY = re.compile(r"[A-Za-z0-9_.\-]+")
+_CONTAINER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]+")
+_HOST = re.compile(r"[A-Za-z0-9_.:\[\]][A-Za-z0-9_.:\[\]\-]*")
+
+EXPECTED = "expected"
+"""The type of our own field errors: their message is what was expected."""
+
+
+class Section(BaseModel):
+    """A part of the configuration: strict, frozen, unknown fields refused."""
+
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+
+class TolerantSection(Section):
+    """A part that files of other tools share: unknown fields are kept, named in a warning and otherwise ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def __repr_args__(self) -> Any:
+        """Show the declared fields only: nobody knows what stands in the others."""
+        return [pair for pair in super().__repr_args__() if pair[0] in type(self).model_fields]
+
+
+class Secret(Section):
+    """A value that is never shown."""
+
+    secret: SecretStr = Field(description="The value; it reaches the workload and nothing else.")
+
+
+def _refuse(what: str) -> PydanticCustomError:
+    return PydanticCustomError(EXPECTED, "{what}", {"what": what})
+
+
+def _relative(value: str) -> str:
+    if not value or PurePosixPath(value).is_absolute() or ".." in PurePosixPath(value).parts:
+        raise _refuse('a path inside the repository, not empty, not absolute, without ".."')
+    return value
+
+
+def _directory(value: str) -> str:
+    path = PurePosixPath(value)
+    if not path.is_absolute() or not path.name or ".." in path.parts:
+        raise _refuse('an absolute directory other than "/", without ".."')
+    return value
+
+
+def _identifier(value: str) -> str:
+    if not _IDENTIFIER.fullmatch(value):
+        raise _refuse("a variable's name: letters, digits and _, not beginning with a digit")
+    return value
+
+
+def _override_key(value: str) -> str:
+    if not _OVERRIDE_KEY.fullmatch(value):
+        raise _refuse("a key of letters, digits, _ . and -")
+    return value
+
+
+def _container_name(value: str) -> str:
+    if not _CONTAINER_NAME.fullmatch(value):
+        raise _refuse("a container's name: letters, digits, _ . and -, beginning with a letter or digit")
+    return value
+
+
+def _host(value: str) -> str:
+    if not _HOST.fullmatch(value):
+        raise _refuse("a host's name or address, not beginning with -")
+    return value
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise _refuse("text that is not empty")
+    return value
+
+
+def _port(value: int) -> int:
+    if value != 0 and not 1024 <= value <= 65535:
+        raise _refuse("0 (a free port is chosen) or a port of 1024 to 65535")
+    return value
+
+
+def _key_file(value: str) -> str:
+    if value and not value.startswith(("/", "~/")):
+        raise _refuse("an absolute path, or one that begins with ~/")
+    return value
+
+
+RelativePath = Annotated[str, AfterValidator(_relative)]
+Directory = Annotated[str, AfterValidator(_directory)]
+ContainerName = Annotated[str, AfterValidator(_container_name)]
+HostName = Annotated[str, AfterValidator(_host)]
+Text = Annotated[str, AfterValidator(_text)]
+Port = Annotated[int, AfterValidator(_port)]
+KeyFile = Annotated[str, AfterValidator(_key_file)]
+OverrideKey = Annotated[str, AfterValidator(_override_key)]
+Count = Annotated[int, Field(gt=0, le=100_000)]
+Seconds = Annotated[float, Field(gt=0, le=100_000_000)]
+EnvMap = dict[Annotated[str, AfterValidator(_identifier)], str | int | float | Secret]
+
+
+def plain_environment(*maps: Mapping[str, str | int | float | Secret]) -> dict[str, str]:
+    """Merge environment maps, later ones win, into what a process gets."""
+    merged = {name: value for values in maps for name, value in values.items()}
+    return {
+        name: value.secret.get_secret_value() if isinstance(value, Secret) else str(value)
+        for name, value in merged.items()
+    }
+
+
+def open_environment(values: Mapping[str, str | int | float | Secret]) -> dict[str, Any]:
+    """Write an environment map as a file would, with its secrets in clear: for redaction, which must know them."""
+    return {
+        name: {"secret": value.secret.get_secret_value()} if isinstance(value, Secret) else value
+        for name, value in values.items()
+    }

@@ -1,0 +1,87 @@
+"""Overrides: `--aorta-set KEY=VALUE`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_aorta.config.document import JsonPath, Table, kind_of, parse_json, path_text, too_deep
+from pytest_aorta.config.redact import REDACTED, is_secret
+from pytest_aorta.config.scalars import parse_scalar
+from pytest_aorta.errors import Fault
+
+OPTION = "--aorta-set"
+_ONE_KEY_BELOW: tuple[JsonPath, ...] = (("training_overrides",), ("container", "env"), ("multi_node", "extra_env"))
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One value set from the command line."""
+
+    path: JsonPath
+    value: Any
+    text: str
+
+    @property
+    def option(self) -> str:
+        """Give the option as it was written, its value hidden when that is secret."""
+        key = self.text.partition("=")[0]
+        return f"{OPTION} {key}={REDACTED}" if is_secret(self.path) else f"{OPTION} {self.text}"
+
+
+def parse(texts: Iterable[str]) -> tuple[list[Override], list[Fault]]:
+    """Read the options; those that are no KEY=VALUE are faults."""
+    overrides, faults = [], []
+    for text in texts:
+        key, sign, value = text.partition("=")
+        path = _path(key)
+        if not sign or not all(path):
+            faults.append(Fault(f"{OPTION} {key}", "expected KEY=VALUE with a dotted key, such as timeout_seconds=600"))
+            continue
+        parsed = parse_scalar(value)
+        if isinstance(parsed, (dict, list)):
+            parsed = parse_json(value)  # the same, with repeated keys remembered
+        if too_deep(parsed):
+            faults.append(Fault(f"{OPTION} {key}", "the value is nested too deeply, expected a plain one"))
+            continue
+        overrides.append(Override(path, parsed, text))
+    return overrides, faults
+
+
+def apply(document: Table, overrides: Iterable[Override], *, below: JsonPath = ()) -> list[Fault]:
+    """Set the values in the document, whose own place in the configuration is `below`; objects on the way are made."""
+    faults = []
+    for override in overrides:
+        node: Any = document
+        path = override.path[len(below) :]
+        for depth, part in enumerate(path[:-1]):
+            if node.get(part) is None:
+                node[part] = Table()
+            node = node[part]
+            if not isinstance(node, dict):
+                seen = path_text((*below, *path[: depth + 1]))
+                faults.append(Fault(override.option, f"{seen} is {kind_of(node)}, expected an object to set a key in"))
+                break
+        else:
+            node[path[-1]] = override.value
+            if isinstance(node, Table):
+                node.repeated = tuple(key for key in node.repeated if key != path[-1])
+    return faults
+
+
+def origin(path: JsonPath, overrides: Iterable[Override]) -> str:
+    """Give ` (set by --aorta-set ...)` when an override set what stands at `path`, or nothing."""
+    for override in reversed(list(overrides)):
+        shared = min(len(path), len(override.path))
+        if path[:shared] == override.path[:shared]:
+            return f" (set by {override.option})"
+    return ""
+
+
+def _path(key: str) -> JsonPath:
+    parts = tuple(key.split("."))
+    for field in _ONE_KEY_BELOW:
+        if parts[: len(field)] == field and len(parts) > len(field):
+            return (*field, ".".join(parts[len(field) :]))
+    return parts
