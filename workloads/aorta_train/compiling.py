@@ -1,0 +1,34 @@
+"""torch.compile, layer by layer."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+from torch import nn
+
+from aorta_train.model import layers_of
+from aorta_train.options import Compile
+
+
+def compile_layers(model: nn.Module, settings: Compile) -> None:
+    """Compile the forward of each layer; the hooks of FSDP and DDP around it stay as they are."""
+    if not settings.enabled:
+        return
+    wishes: dict[str, Any] = {"backend": settings.backend, "fullgraph": settings.fullgraph, "dynamic": settings.dynamic}
+    if settings.options:
+        wishes["options"] = settings.options
+    elif settings.backend == "inductor":
+        wishes["mode"] = settings.mode
+    fallback: Any = importlib.import_module("aorta_train.fallback") if settings.fallback else None
+    for layer in layers_of(model):
+        compiled = torch.compile(layer.forward, **wishes)
+        layer.forward = fallback.EagerFallback(compiled, layer.forward) if fallback else compiled
+
+
+def outcome(model: nn.Module, settings: Compile) -> str:
+    """Say how the layers ran: off, compiled, or eager when at least one fell back."""
+    if not settings.enabled:
+        return "off"
+    return "eager" if any(getattr(layer.forward, "fell_back", False) for layer in layers_of(model)) else "compiled"

@@ -1,0 +1,65 @@
+"""The device of a rank: its local rank's GPU, or the CPU."""
+
+from __future__ import annotations
+
+import resource
+
+import torch
+
+from aorta_train.job import Job
+from aorta_train.options import Options
+from aorta_train.refusal import Refusal
+from aorta_train.rules import faults_on_device
+
+BACKENDS = {"cpu": "gloo", "cuda": "nccl", "rocm": "nccl"}
+
+
+def kind_of_device(options: Options) -> str:
+    """Say what the ranks run on: cpu, cuda or rocm.
+
+    Raises:
+        Refusal: a GPU was asked for and torch sees none.
+    """
+    wanted = options.distributed.device
+    if wanted == "cpu":
+        return "cpu"
+    if not torch.cuda.is_available():
+        if wanted == "gpu":
+            raise Refusal(
+                "distributed.device: is gpu, but torch sees none; check the driver and *_VISIBLE_DEVICES, or use cpu"
+            )
+        return "cpu"
+    return "rocm" if torch.version.hip else "cuda"
+
+
+def device_of_rank(options: Options, job: Job, kind: str) -> torch.device:
+    """Take the device whose index is the local rank (indices already follow *_VISIBLE_DEVICES).
+
+    Raises:
+        Refusal: there are more ranks than devices on this node, or a knob does nothing on them.
+    """
+    faults = faults_on_device(options, kind)
+    if faults:
+        raise Refusal(faults)
+    if kind == "cpu":
+        return torch.device("cpu")
+    num_devices = torch.cuda.device_count()
+    if job.local_world_size > num_devices:
+        raise Refusal(
+            f"this node has {num_devices} visible GPUs for {job.local_world_size} ranks; start at most one rank a GPU"
+        )
+    device = torch.device("cuda", job.local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def name_of_device(device: torch.device) -> str:
+    """Name the device as its vendor does."""
+    return "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
+
+
+def memory_peak_bytes(device: torch.device) -> int:
+    """Give the most memory in use so far: allocated on the GPU, resident on the CPU."""
+    if device.type == "cpu":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return torch.cuda.max_memory_allocated(device)

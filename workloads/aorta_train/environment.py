@@ -1,0 +1,39 @@
+"""Variables that torch reads when it starts: set here, before it is imported, unless the user has set them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import MutableMapping
+from pathlib import Path
+
+BUFFER_NAMES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+FILE_NAMES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+NUM_RECORDED_COLLECTIVES = "2000"
+RENAMED_IN = (2, 9)
+
+
+def switch_flight_recorder_on(environment: MutableMapping[str, str], output_dir: Path, torch_version: str) -> None:
+    """Record the last collectives, and dump them beside the traces when one times out.
+
+    torch has renamed these variables, and newer releases warn of the older names; a pair is left alone when either
+    is set.
+    """
+    folder = (output_dir / "flight_recorder").absolute()
+    used = slice(0, 1) if _release(torch_version) >= RENAMED_IN else slice(None)
+    for names, value in ((BUFFER_NAMES, NUM_RECORDED_COLLECTIVES), (FILE_NAMES, str(folder / "rank_"))):
+        if not any(name in environment for name in names):
+            environment.update(dict.fromkeys(names[used], value))
+    environment.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def installed_torch() -> str | None:
+    """Give the version of the installed torch without importing it, or nothing."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("+", maxsplit=1)[0].split(".")[:2] if part.isdigit())

@@ -1,0 +1,131 @@
+"""From a file and overrides to `Options`, or every fault at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import yaml
+
+from aorta_train.binding import bind
+from aorta_train.options import LATER, Options
+from aorta_train.refusal import Refusal
+from aorta_train.rules import faults_between_knobs
+from aorta_train.scalars import RepeatedKey, parse_scalar, read_json, read_yaml
+
+SECTIONS = {name: kind for name, kind in get_type_hints(Options).items() if name != "explicit"}
+LATER_SECTIONS = {name.split(".")[0] for name in LATER}
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Options:
+    """Read `path` (YAML, or JSON by its suffix) and lay `overrides` over it.
+
+    Raises:
+        Refusal: with every fault of the file and the overrides.
+    """
+    document = read_document(path)
+    faults: list[str] = []
+    for text in overrides:
+        faults += _override(document, text)
+    sections, explicit = _bind_sections(document, str(path), faults)
+    if not faults:
+        options = Options(**sections, explicit=frozenset(explicit))
+        faults += faults_between_knobs(options)
+    if faults:
+        raise Refusal(faults)
+    return options
+
+
+def read_document(path: Path) -> dict[str, dict[str, Any]]:
+    """Read the sections of a file, each a mapping.
+
+    Raises:
+        Refusal: the file cannot be read, or is not a mapping of mappings.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        value = read_json(text) if path.suffix == ".json" else read_yaml(text)
+    except OSError as error:
+        raise Refusal(f"{path}: cannot be read: {error.strerror}; --config names a YAML or JSON file") from None
+    except UnicodeDecodeError:
+        raise Refusal(f"{path}: is not UTF-8 text; --config names a YAML or JSON file") from None
+    except (json.JSONDecodeError, yaml.YAMLError, ValueError) as error:
+        raise Refusal(f"{path}: cannot be parsed: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise Refusal(f"{path}: is nested too deeply") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Refusal(f"{path}: is {_kind(value)}, expected a mapping of sections")
+    document = {name: {} if section is None else section for name, section in value.items()}
+    faults = [
+        f"{path}: {name}: is {_kind(section)}, expected a mapping of knobs"
+        for name, section in document.items()
+        if not isinstance(section, dict)
+    ]
+    if faults:
+        raise Refusal(faults)
+    return document
+
+
+def _override(document: dict[str, dict[str, Any]], text: str) -> list[str]:
+    name, equals, value_text = text.partition("=")
+    path = name.split(".")
+    if not equals or len(path) < 2 or not all(path):
+        return [f"--override {text}: expected SECTION.KNOB=VALUE, such as training.max_steps=20"]
+    try:
+        value = parse_scalar(value_text)
+    except RepeatedKey as error:
+        return [f"--override {text}: {error}"]
+    place: Any = document.setdefault(path[0], {})
+    for part in path[1:-1]:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            return [f"--override {text}: {part} is {_kind(place)} and has nothing below it"]
+    place[path[-1]] = value
+    return []
+
+
+def _bind_sections(
+    document: dict[str, dict[str, Any]], source: str, faults: list[str]
+) -> tuple[dict[str, Any], list[str]]:
+    sections: dict[str, Any] = {}
+    explicit: list[str] = []
+    for name, given in document.items():
+        kind = SECTIONS.get(name)
+        if kind is None and name not in LATER_SECTIONS:
+            faults.append(f"{source}: {name}: unknown section{near_miss(name, SECTIONS)}")
+            continue
+        known = {} if kind is None else {knob.name: knob for knob in fields(kind)}
+        values = {key: value for key, value in given.items() if value is not None}
+        unknown = sorted(set(values) - set(known), key=str)
+        faults += [f"{source}: {name}.{key}: {_why_unknown(f'{name}.{key}', key, known)}" for key in unknown]
+        if kind is None:
+            continue
+        section, section_faults = bind(kind, {key: values[key] for key in values if key in known})
+        faults += [f"{source}: {name}.{fault}" for fault in section_faults]
+        sections[name] = section
+        explicit += [f"{name}.{key}" for key in values]
+    return sections, explicit
+
+
+def near_miss(name: object, known: Any) -> str:
+    """Say which known name was probably meant, or which there are."""
+    close = get_close_matches(str(name), list(known), n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; known are {', '.join(known)}" if known else ""
+
+
+def _why_unknown(name: str, key: object, known: Any) -> str:
+    return LATER.get(name) or f"unknown knob{near_miss(key, known)}"
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        return "a list"
+    return "a mapping" if isinstance(value, dict) else f"{value!r}"

@@ -1,0 +1,109 @@
+"""The command line: what a user got wrong is said in sentences before torch is imported or any process group exists."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aorta_train.ending import leave, leave_on_error, leave_with_parent
+from aorta_train.environment import installed_torch, switch_flight_recorder_on
+from aorta_train.job import Job, job_in
+from aorta_train.loading import load
+from aorta_train.options import Options
+from aorta_train.refusal import Refusal, TrainingFailed
+from aorta_train.rules import faults_in_job
+
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one rank; gives its exit code."""
+    faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
+    arguments = _parse(argv)
+    if arguments.list_options:
+        print(importlib.import_module("aorta_train.listing").table(), end="")
+        return 0
+    try:
+        return _run(arguments)
+    except Refusal as refusal:
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            for fault in refusal.faults:
+                print(f"train.py: {fault}", file=sys.stderr)
+        return EXIT_REFUSED
+    except TrainingFailed as failure:
+        if str(failure):
+            print(f"train.py: {failure}", file=sys.stderr)
+        leave(EXIT_FAILED)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    job = job_in(os.environ)
+    options = load(arguments.config, arguments.override)
+    faults = faults_in_job(options, job.world_size, job.num_nodes)
+    if faults:
+        raise Refusal(faults)
+    _log_to_stderr(options, job)
+    leave_on_error()
+    if job.launched:
+        leave_with_parent()
+    torch_version = installed_torch()
+    if torch_version is None:
+        raise Refusal(
+            f"torch is not installed for {sys.executable}; install torch 2.4 or newer, or start another Python"
+        )
+    output_dir = _make_output_dir(options)
+    switch_flight_recorder_on(os.environ, output_dir, torch_version)
+    session: Any = importlib.import_module("aorta_train.session")
+    exit_code: int = session.run(options, job, output_dir)
+    return exit_code
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="train.py",
+        description="Train a ranking transformer on synthetic data, and write step lines and profiler traces.",
+        epilog="example: torchrun --nproc_per_node 2 train.py --config config/tiny_cpu.yaml --override training.seed=7",
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--config", type=Path, metavar="FILE", help="YAML or JSON file of options")
+    what.add_argument("--list-options", action="store_true", help="print every option, its default and its meaning")
+    parser.add_argument(
+        "--override",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="SECTION.KNOB=VALUE",
+        help="replace values of the file; may be given again; null sets back to the default",
+    )
+    return parser.parse_args(argv)
+
+
+def _make_output_dir(options: Options) -> Path:
+    path = Path(options.training.output_dir).expanduser()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(
+            f"training.output_dir: {path} cannot be made: {error.strerror}; name a folder that this user can write"
+        ) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise Refusal(f"training.output_dir: {path} cannot be written by this user; name a folder that can")
+    return path
+
+
+def _log_to_stderr(options: Options, job: Job) -> None:
+    level = getattr(logging, options.logging.level)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level if job.rank == 0 else max(level, logging.WARNING),
+        format=f"%(asctime)s rank {job.rank} %(levelname)s %(name)s: %(message)s",
+    )

@@ -1,0 +1,1 @@
+"""The three ways in which ranks share a model, a module a mode; only the chosen one is imported."""

@@ -1,0 +1,99 @@
+"""Mode fsdp2: fully_shard, each parameter sharded by its first dimension."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from aorta_train.compiling import compile_layers
+from aorta_train.job import Job
+from aorta_train.model import build, initial_value, layers_of
+from aorta_train.options import Options
+from aorta_train.precision import low_precision
+
+HOMES = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
+"""Where torch keeps fully_shard: from 2.6 on, and before."""
+
+
+class Fsdp2:
+    """A model whose parameters are DTensors."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    @contextmanager
+    def batch_context(self, last: bool) -> Iterator[None]:
+        """Hold gradients back, whole, until the last batch."""
+        sharded: Any = self.module
+        sharded.set_requires_gradient_sync(last)
+        yield
+
+    def clip(self, max_norm: float) -> Tensor:
+        """Clip DTensors, whose norm is global once it is gathered."""
+        norm: Any = torch.nn.utils.clip_grad_norm_(self.module.parameters(), max_norm)
+        return norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # type: ignore[no-any-return]
+
+    def full_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Gather one parameter at a time."""
+        parameter: Any
+        for name, parameter in self.module.named_parameters():
+            yield name, parameter.detach().full_tensor()
+
+
+def wrap(options: Options, job: Job, device: torch.device) -> Fsdp2:
+    """Shard the model, layer by layer and then the rest."""
+    home = _home()
+    settings = options.fsdp
+    start = {"cpu": torch.device("cpu"), "meta": torch.device("meta"), "device": device}[settings.param_init_device]
+    model = build(options.model, options.training.seed, start)
+    if start.type == "cpu":
+        model = model.to(device)
+    compile_layers(model, options.compile)
+    dtype = low_precision(options.training)
+    policy = (
+        home.MixedPrecisionPolicy() if dtype is None else home.MixedPrecisionPolicy(dtype, reduce_dtype=torch.float32)
+    )
+    mesh = init_device_mesh(device.type, (job.world_size,))
+    layers: list[Any] = layers_of(model)
+    for layer in layers:
+        home.fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=settings.reshard_after_forward)
+    home.fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+    if start.type == "meta":
+        _materialise(model, options.training.seed, job, device)
+    _prefetch(layers, settings.forward_prefetch_depth, settings.backward_prefetch_depth)
+    return Fsdp2(model)
+
+
+def _home() -> Any:
+    for name in HOMES:
+        module = importlib.import_module(name)
+        if hasattr(module, "fully_shard"):
+            return module
+    raise ImportError(
+        f"this torch ({torch.__version__}) has no fully_shard; distributed.mode fsdp2 needs torch 2.4 or newer"
+    )
+
+
+@torch.no_grad()
+def _materialise(model: nn.Module, seed: int, job: Job, device: torch.device) -> None:
+    """Make each parameter whole, one at a time, and keep this rank's rows, split as torch.chunk splits them."""
+    model.to_empty(device=device)
+    parameter: Any
+    for name, parameter in model.named_parameters():
+        rows = torch.chunk(initial_value(name, parameter.shape, seed, device), job.world_size)
+        if job.rank < len(rows):
+            parameter.to_local().copy_(rows[job.rank])
+
+
+def _prefetch(layers: list[Any], forward_depth: int, backward_depth: int) -> None:
+    for index, layer in enumerate(layers):
+        if forward_depth:
+            layer.set_modules_to_forward_prefetch(layers[index + 1 : index + 1 + forward_depth])
+        if backward_depth:
+            layer.set_modules_to_backward_prefetch(layers[max(0, index - backward_depth) : index][::-1])

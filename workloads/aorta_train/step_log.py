@@ -1,0 +1,93 @@
+"""What a rank writes: a JSON line a step to its file, a heartbeat on stdout from rank 0."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from aorta_train.job import Job
+from aorta_train.meter import Reading
+
+
+class StepLog:
+    """`rank_<NN>_metrics.jsonl`, made anew for each run, each line complete on disk as soon as its step is."""
+
+    def __init__(self, output_dir: Path, job: Job, flops_per_token: int) -> None:
+        self._job = job
+        self._flops_per_token = flops_per_token
+        self._file = (output_dir / f"rank_{job.rank:02d}_metrics.jsonl").open("w", encoding="utf-8", buffering=1)
+
+    def __enter__(self) -> StepLog:  # noqa: PYI034  (Self needs Python 3.11)
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def write_step(self, reading: Reading, memory_peak_bytes: int) -> None:
+        """Write one step; counts and rates are this rank's."""
+        facts = reading.facts
+        seconds = reading.step_ms / 1000
+        flops = facts.tokens * self._flops_per_token
+        self._write(
+            {
+                "rank": self._job.rank,
+                "world_size": self._job.world_size,
+                "epoch": facts.epoch,
+                "step": facts.step,
+                "global_step": facts.global_step,
+                "loss": _finite(reading.loss),
+                "grad_norm": _finite(reading.grad_norm),
+                "lr": facts.learning_rate,
+                "step_ms": round(reading.step_ms, 4),
+                "samples": facts.samples,
+                "tokens": facts.tokens,
+                "samples_per_s": _rate(facts.samples, seconds),
+                "tokens_per_s": _rate(facts.tokens, seconds),
+                "model_flops": flops,
+                "model_tflops_per_s": _rate(flops / 1e12, seconds),
+                "profiled": facts.profiled,
+                "memory_peak_bytes": memory_peak_bytes,
+            }
+        )
+
+    def write_end(self, end: dict[str, Any]) -> None:
+        """Write the last line."""
+        self._write({"final": True, "rank": self._job.rank, "world_size": self._job.world_size, **end})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+
+
+def beat(reading: Reading, job: Job, max_steps: int) -> None:
+    """Print the heartbeat of one step, from rank 0; rates are the whole job's, whose ranks work alike."""
+    if job.rank != 0:
+        return
+    facts = reading.facts
+    seconds = reading.step_ms / 1000
+    line = {
+        "aorta": "step",
+        "step": facts.global_step,
+        "max_steps": max_steps,
+        "loss": _finite(reading.loss),
+        "step_ms": round(reading.step_ms, 3),
+        "samples_per_s": _rate(facts.samples * job.world_size, seconds),
+        "tokens_per_s": _rate(facts.tokens * job.world_size, seconds),
+    }
+    sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _rate(count: float, seconds: float) -> float | None:
+    return round(count / seconds, 3) if seconds > 0 else None

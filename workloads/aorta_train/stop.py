@@ -1,0 +1,99 @@
+"""How a run stops early: signals are noted, all ranks agree on the step, and a step that never ends is given up."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+
+import torch
+import torch.distributed as dist
+
+from aorta_train.job import Job
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """Notes SIGTERM and SIGINT while it is entered; `received` is the number of the first one, 0 before.
+
+    A rank blocked in a collective runs no Python signal handler, so a thread is told as well (by the wakeup descriptor,
+    which the C handler writes) and ends the process if the step does not end within `grace_seconds`.
+    """
+
+    def __init__(self, grace_seconds: float) -> None:
+        self.received = 0
+        self._grace_seconds = grace_seconds
+        self._left = threading.Event()
+
+    def __enter__(self) -> StopSignals:  # noqa: PYI034  (Self needs Python 3.11)
+        """Take over the signals."""
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+        self._earlier = {number: signal.signal(number, self._note) for number in SIGNALS}
+        self._earlier_descriptor = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        self._thread = threading.Thread(target=self._watch, name="stop-watch", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the signals back and end the thread."""
+        self._left.set()
+        signal.set_wakeup_fd(self._earlier_descriptor)
+        for number, handler in self._earlier.items():
+            signal.signal(number, handler)
+        os.write(self._writing, b"\0")
+        self._thread.join()
+        os.close(self._writing)
+        os.close(self._reading)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received = self.received or number
+
+    def _watch(self) -> None:
+        number = 0
+        while number not in SIGNALS and not self._left.is_set():
+            number = os.read(self._reading, 1)[0]
+        if self._left.wait(self._grace_seconds):
+            return
+        name = signal.Signals(number).name
+        print(
+            f"the step did not end within {self._grace_seconds:g} s after {name}; stacks follow",
+            file=sys.stderr,
+            flush=True,
+        )
+        faulthandler.dump_traceback(all_threads=True)
+        os._exit(128 + number)
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What all ranks know after a step."""
+
+    signal: int
+    failed_rank: int | None
+
+
+class Agreement:
+    """Tells every rank whether any of them wants to stop, so that all leave after the same step.
+
+    It runs over gloo in a group of its own: the host needs the answer, and must not wait for the GPU to get it.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._group = dist.new_group(backend="gloo")
+
+    def reach(self, signal_number: int, failed: bool) -> Agreed:
+        """Give the highest signal that any rank received, and the lowest rank that failed."""
+        mine = self._job.world_size - self._job.rank if failed else 0
+        flags = torch.tensor([signal_number, mine], dtype=torch.int32)
+        dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._group)
+        number, failure = (int(flag) for flag in flags)
+        return Agreed(number, self._job.world_size - failure if failure else None)
