@@ -33,6 +33,8 @@ _DIMM_CORRECTED = Verdict("edac_ce", "note", "none", "corrected error of a memor
 _IOMMU = Verdict("iommu_fault", "fatal", "drain", "a device accessed memory that it may not")
 _IOMMU_STUCK = Verdict("iommu_fault", "fatal", "reboot", "the IOMMU does not answer")
 _HARDWARE = Verdict("hardware_error", "fatal", "drain", "a driver reports broken hardware")
+_UNCORRECTED = Verdict("hardware_error", "fatal", "drain", "a driver reports an uncorrected error")
+_CORRECTED = Verdict("hardware_error", "note", "none", "a driver reports a corrected error")
 _RAS_ERROR = Verdict("hardware_error", "degrade", "drain", "a driver reports an error of its hardware")
 
 
@@ -133,6 +135,13 @@ _OTHER_ROWS = (
     row(r"\bDMAR: .{0,80}\bfault addr\b|\bUnhandled context fault\b", _IOMMU, _IOMMU_CODE),
     row(r"\bhandling fault status reg (?P<value>[0-9a-f]+)", _IOMMU, _IOMMU_CODE, unless_zero),
     row(r"\bCompletion-Wait loop timed out\b", _IOMMU_STUCK, _IOMMU_CODE),
+    row(
+        r"\b(?:no|0) (?:\w{1,12} )?(?:un)?correct(?:able|ed)\b|\bcorrectable errors? .{0,40}\binitiali[sz]ed",
+        None,
+        "any driver",
+    ),
+    row(r"\buncorrect(?:able|ed) (?:\w{1,12} )?errors?\b", _UNCORRECTED, "any driver"),
+    row(r"\bcorrect(?:able|ed) (?:\w{1,12} )?errors?\b", _CORRECTED, "any driver"),
     row(r"(?<!no )\bhardware fail(?:ure|ed)?\b", _HARDWARE, "any driver"),
     row(r"(?<!no )\bras error\b", _RAS_ERROR, "any driver"),
 )
@@ -141,7 +150,19 @@ HARDWARE = Family(
     "hardware",
     (
         *("hardware error", "corrected by h/w", "mce", "machine check", "edac", "memory failure", "context corrupt"),
-        *("aer", "pcie", "dpc", "slot", "device inaccessible", "amd-vi", "dmar", "fault", "hardware", "ras error"),
+        *(
+            "aer",
+            "pcie",
+            "dpc",
+            "slot",
+            "device inaccessible",
+            "amd-vi",
+            "dmar",
+            "fault",
+            "hardware",
+            "ras error",
+            "correct",
+        ),
     ),
     (*_PCIE_ROWS, *_CPU_ROWS, *_OTHER_ROWS),
 )

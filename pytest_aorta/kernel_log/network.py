@@ -85,7 +85,7 @@ _LINK_ROWS = (
     row(r"\bmodule \d+, .{0,40}\b(?:error|high temperature|shorted|unsupported)\b", _MODULE, _MLX5),
     row(r"\bunqualified (?:optical )?module\b", _MODULE, _NETDEV),
     row(r"\blink status definitely down\b", _LINK_DOWN, "Linux bonding"),
-    row(r"(?<!SATA )\blink (?:is )?down\b(?! \(SStatus)", _LINK_DOWN, _NETDEV),
+    row(r"(?<!SATA )\blink (?:is )?down\b", _LINK_DOWN, _NETDEV),
     row(r"\bTX timeout\b|\bNETDEV WATCHDOG\b|\btransmit queue \d+ timed out\b", _TX_TIMEOUT, _NETDEV),
 )
 

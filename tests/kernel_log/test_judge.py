@@ -131,6 +131,14 @@ BAD = {
         "drain",
     ),
     "DMAR: DRHD: handling fault status reg 3": ("iommu_fault", "fatal", "drain"),
+    "amdgpu 0000:4a:00.0: {3}[Hardware Error]: ACA[02/04].STATUS=0x9000080000000136": (
+        "amd_ras_ue",
+        "fatal",
+        "reset GPU",
+    ),
+    "EDAC MC1: 2 CE memory read error on unknown (page:0x1 - OVERFLOW area:DRAM)": ("edac_ce", "degrade", "none"),
+    "foo 0000:4a:00.0: 3 uncorrectable parity errors": ("hardware_error", "fatal", "drain"),
+    "foo 0000:4a:00.0: correctable error in bank 2": ("hardware_error", "note", "none"),
     "foo 0000:4a:00.0: hardware failure": ("hardware_error", "fatal", "drain"),
     "mlx5_core 0000:4a:00.0: health: synd 0x1: firmware internal error": ("nic_fw_fatal", "fatal", "reboot"),
     "bond0: (slave eth3): link status definitely down, disabling slave": ("nic_link_down", "fatal", "check cable"),
@@ -208,6 +216,8 @@ HARMLESS = [
     "pcieport 0000:40:01.1: DPC: error containment capabilities: Int Msg #0, RPExt+",
     "pcieport 0000:40:01.1: pciehp: Slot #19 AttnBtn- PwrCtrl- MRL-",
     "pci 0000:4a:00.0: 504.112 Gb/s available PCIe bandwidth (32.0 GT/s PCIe x16 link)",
+    "ata4: SATA link down",
+    "foo 0000:4a:00.0: 0 uncorrectable errors",
     "EDAC MC: Ver: 3.0.0",
     "EDAC MC0: 0 CE on any memory",
     "EDAC MC0: Giving out device to module skx_edac controller",
@@ -249,12 +259,12 @@ def test_lines_that_only_look_bad_are_no_finding(text: str) -> None:
 def test_equal_lines_of_one_device_are_counted_and_devices_kept_apart() -> None:
     reset = "amdgpu 0000:{}:00.0: amdgpu: GPU reset begin!. Source: {}"
     findings = judge(
-        [_line(reset.format("4a", 3), 7.0), _line(reset.format("5b", 3), 6.0), _line(reset.format("4a", 1), 5.0)]
+        [_line(reset.format("41", 3), 7.0), _line(reset.format("51", 3), 6.0), _line(reset.format("41", 1), 5.0)]
     )
 
     assert [(finding.pci, finding.count, finding.first_stamp_s) for finding in findings] == [
-        ("0000:4a:00.0", 2, 5.0),
-        ("0000:5b:00.0", 1, 6.0),
+        ("0000:41:00.0", 2, 5.0),
+        ("0000:51:00.0", 1, 6.0),
     ]
     assert findings[0].text.endswith("Source: 1")
 
