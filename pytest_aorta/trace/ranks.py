@@ -48,16 +48,19 @@ def summarize(
     jobs: int | None = None,
     on_progress: Progress | None = None,
 ) -> Summaries:
-    """Read the traces below `root`, or the given `files`, in up to `jobs` processes; one bad file stops no other.
+    """Read the traces below `root`, or the given `files`; one bad file stops no other.
 
-    The rank is what the file says of itself, else what its path below `root` says. `on_progress` is called with the
-    number of files done and of all.
+    With `jobs` above 1 that many processes read side by side; without it, one a core when the files are large enough
+    to pay for starting them. The rank is what the file says of itself, else what its path below `root` says.
+    `on_progress` is called with the number of files done and of all.
     """
     paths = find_traces(root) if files is None else list(files)
     names = [_name_below(root, path) for path in paths]
+    if jobs is None:
+        jobs = len(os.sched_getaffinity(0)) if _processes_pay(paths) else 1
+    num_jobs = min(jobs, len(paths))
+    reading = _in_processes(paths, names, num_jobs) if num_jobs > 1 else _here(paths, names)
     found: list[RankSummaries | FileError] = [FileError(name, "") for name in names]
-    num_jobs = min(jobs or len(os.sched_getaffinity(0)), len(paths))
-    reading = _in_processes(paths, names, num_jobs) if _processes_pay(paths, num_jobs) else _here(paths, names)
     for num_done, (position, result) in enumerate(reading, start=1):
         found[position] = result
         if on_progress is not None:
@@ -104,14 +107,9 @@ def _name_below(root: Path, path: Path) -> str:
     return path.name
 
 
-def _processes_pay(paths: Sequence[Path], num_jobs: int) -> bool:
-    if num_jobs < 2:
-        return False
-    sizes = [
-        size * (_GZIP_FACTOR if path.suffix == ".gz" else 1)
-        for path, size in zip(paths, map(_size, paths), strict=True)
-    ]
-    return sum(sizes) >= _PROCESSES_PAY_BYTES
+def _processes_pay(paths: Sequence[Path]) -> bool:
+    decoded_bytes = sum(_size(path) * (_GZIP_FACTOR if path.suffix == ".gz" else 1) for path in paths)
+    return decoded_bytes >= _PROCESSES_PAY_BYTES
 
 
 def _size(path: Path) -> int:

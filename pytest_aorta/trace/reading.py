@@ -32,6 +32,7 @@ _NO_CORRELATION = -1
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args|id|s|bp|dur)")')
 _BOUNDARY_WINDOW_BYTES = 64 << 10
+_BOUNDARY_BYTES = 4 << 10  # windows overlap by this, so that a boundary across two is seen
 _UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
@@ -119,7 +120,7 @@ def read(path: Path) -> Trace:
     Raises:
         TraceError: nothing in the file can be read.
     """
-    reader = _Reader(Trace(path.name))
+    reader = Reader(Trace(path.name))
     try:
         for block in blocks(path, reader.trace.warnings.append):
             if not reader.feed(block):
@@ -129,7 +130,7 @@ def read(path: Path) -> Trace:
     return reader.finish()
 
 
-class _Reader:
+class Reader:
     """Takes blocks of bytes, in order, and fills a Trace."""
 
     def __init__(self, trace: Trace) -> None:
@@ -138,6 +139,7 @@ class _Reader:
         self._tail = b""
         self._in_events = False
         self._events_ended = False
+        self._has_metadata = False
         self._decode = _decode_fast
         self._size_bytes = 0
         self._names: dict[tuple[int, str], tuple[int, int]] = {}
@@ -171,7 +173,7 @@ class _Reader:
         trace = self.trace
         if self._in_events and not self._events_ended:
             self._take_apart(self._rest, final=True)
-        if self._events_ended:
+        if self._events_ended and self._has_metadata:
             self._read_metadata(b"{" + self._tail.lstrip(b", \r\n\t"), "after")
         self._refuse_nothing()
         if not self._events_ended:
@@ -200,6 +202,7 @@ class _Reader:
     def _find_events(self, buffer: bytes) -> int | None:
         found = _EVENTS.search(buffer)
         if found:
+            self._has_metadata = True
             self._read_metadata(buffer[: found.end()].removeprefix(b"\xef\xbb\xbf") + b"]}", "before")
             return found.end()
         text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -241,7 +244,7 @@ class _Reader:
         rest = salvaged.rest.encode("utf-8", "replace")
         if salvaged.ended:
             self._events_ended = True
-            self._tail = rest + self._rest if not final else rest
+            self._tail = rest if final else rest + b"," + self._rest
             self._rest = b""
         elif not final and rest:
             self._rest = rest + b"," + self._rest
@@ -275,7 +278,8 @@ class _Reader:
         return category is Category.RANGE and event.ph == "X" and name.startswith("ProfilerStep#")
 
     def _see_memory(self, name: str, args: _Args | None) -> None:
-        if name == "[memory]" and args is not None and isinstance(args.total_allocated, int) and args.device_type != 0:
+        on_device = args is not None and isinstance(args.device_type, int) and args.device_type != 0
+        if name == "[memory]" and args is not None and on_device and isinstance(args.total_allocated, int):
             self.trace.peak_memory_bytes = max(self.trace.peak_memory_bytes or 0, args.total_allocated)
 
     def _store(
@@ -330,10 +334,10 @@ class _Reader:
 
 def _last_boundary(buffer: bytes) -> tuple[int, int]:
     """Give where the last event that seems whole ends, and where the next begins; (0, 0) when there is none."""
-    window = len(buffer)
-    while window > 0:
-        window = max(0, window - _BOUNDARY_WINDOW_BYTES)
-        found = deque(_BOUNDARY.finditer(buffer, window), maxlen=1)
+    start = len(buffer)
+    while start > 0:
+        end, start = start + _BOUNDARY_BYTES, max(0, start - _BOUNDARY_WINDOW_BYTES)
+        found = deque(_BOUNDARY.finditer(buffer, start, end), maxlen=1)
         if found:
             return found[0].start() + 1, found[0].end()
     return 0, 0

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-_FILE = re.compile(r"rank_(\d{1,9})_metrics\.jsonl")
+_FILE = re.compile(r"rank_[0-9]{1,9}_metrics\.jsonl")
 _MAX_LINE_BYTES = 1 << 20
 
 MIN_STEADY_STEPS = 20
@@ -157,7 +157,6 @@ def _read(path: Path, name: str) -> StepLog:
     steps: list[Step] = []
     final: dict[str, Any] = {}
     world_size: int | None = None
-    rank: int | None = None
     num_lost = 0
     with path.open("rb") as file:
         while line := file.readline(_MAX_LINE_BYTES):
@@ -165,7 +164,6 @@ def _read(path: Path, name: str) -> StepLog:
             if document is None:
                 num_lost += bool(line.strip())
                 continue
-            rank = _count(document.get("rank")) if rank is None else rank
             world_size = _count(document.get("world_size")) if world_size is None else world_size
             step = _step(document)
             if document.get("final") is True:
@@ -174,10 +172,8 @@ def _read(path: Path, name: str) -> StepLog:
                 steps.append(step)
             else:
                 num_lost += 1
-    named = _FILE.fullmatch(path.name)
-    if rank is None and named:
-        rank = int(named[1])
-    return StepLog(rank or 0, name, world_size, tuple(steps), final, num_lost)
+    rank = int(path.name.removeprefix("rank_").removesuffix("_metrics.jsonl"))
+    return StepLog(rank, name, world_size, tuple(steps), final, num_lost)
 
 
 def _document(line: bytes) -> dict[str, Any] | None:

@@ -1,0 +1,116 @@
+"""`aorta traces`: the table, the JSON document, exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_aorta.cli_traces import traces
+from pytest_aorta.trace import synthetic
+from pytest_aorta.trace.synthetic import COMMUNICATION, kernel, launch, step
+
+KEYS = {
+    *("rank", "device", "file", "source", "total_time_us", "computation_time_us", "total_comm_time_us"),
+    *("exposed_comm_time_us", "exposed_memcpy_time_us", "busy_time_us", "idle_time_us", "overlap_time_us"),
+    *("true_overlap_ratio", "num_comm_kernels", "num_gpu_events", "step_times_ms", "events_lost", "warnings"),
+}
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(traces, [str(argument) for argument in arguments])
+
+
+def document(result: Result) -> Any:
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for rank in (10, 9):
+        events = [step(1, 0, 10), step(2, 10, 10), launch(1, 1, 1), launch(11, 1, 2), kernel(5, 10, correlation=1)]
+        content = synthetic.document([*events, kernel(20, 10, COMMUNICATION, correlation=2)], rank=rank)
+        synthetic.write(tmp_path / f"rank{rank}" / "trace.json.gz", content)
+    return tmp_path
+
+
+def test_json_for_programs(folder: Path) -> None:
+    result = run(folder, "--json")
+    found = document(result)
+    assert result.exit_code == 0
+    assert list(found) == ["ranks", "aggregate", "errors"]
+    assert [row["rank"] for row in found["ranks"]] == [9, 10]
+    assert found["ranks"][0].keys() >= KEYS
+    assert found["ranks"][0]["file"] == str(folder / "rank9" / "trace.json.gz")
+    assert found["ranks"][0]["step_times_ms"] == [0.015]
+    assert found["aggregate"]["avg_iteration_time_ms"] == 0.025
+    assert found["aggregate"]["avg_compute_ratio"] == 0.4
+    assert found["aggregate"]["source"] == "timeline"
+    assert found["errors"] == []
+
+
+def test_table_for_people(folder: Path) -> None:
+    result = run(folder)
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert lines[0].split()[:2] == ["rank", "device"]
+    assert lines[1].split()[:5] == ["9", "0", "0.025", "40.0%", "40.0%"]
+    assert "Means over 2 rank(s), source: Timeline of raw traces" in lines
+    assert any(line.split() == ["0.020", "2", "gemm"] for line in lines)
+
+
+def test_a_broken_file_costs_the_exit_code_and_not_the_others(folder: Path) -> None:
+    (folder / "rank3.json").write_text("")
+    result = run(folder / "rank9", folder / "rank10", folder / "rank3.json", "--json")
+    found = document(result)
+    assert result.exit_code == 1
+    assert [row["rank"] for row in found["ranks"]] == [9, 10]
+    assert [error["file"] for error in found["errors"]] == [str(folder / "rank3.json")]
+    assert result.stderr.splitlines() == [found["errors"][0]["error"]]
+
+
+def test_a_single_file_takes_its_rank_from_its_folder(tmp_path: Path) -> None:
+    path = synthetic.write(tmp_path / "rank4" / "t.json", synthetic.document([kernel(0, 1)]))
+    assert document(run(path, "--json"))["ranks"][0]["rank"] == 4
+    lone = synthetic.write(tmp_path / "x" / "t.json", synthetic.document([kernel(0, 1)]))
+    assert document(run(lone, "--json"))["ranks"][0]["rank"] is None
+
+
+def test_a_file_named_twice_is_read_once(folder: Path) -> None:
+    assert len(document(run(folder, folder / "rank9", folder / "rank9" / "trace.json.gz", "--json"))["ranks"]) == 2
+
+
+def test_paths_are_shown_from_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert document(run("rank9", "--json"))["ranks"][0]["file"] == "rank9/trace.json.gz"
+
+
+@pytest.mark.parametrize("arguments", [("absent.json",), (), (".", "--jobs", "0"), (".", "--bad")])
+def test_usage_errors_exit_with_2_and_still_print_json(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 2
+    assert document(result)["ranks"] == []
+    assert len(document(result)["errors"]) == 1
+    assert result.stderr
+    plain = run(*arguments)
+    assert (plain.exit_code, plain.stdout) == (2, "")
+
+
+def test_a_folder_without_traces_is_an_error(tmp_path: Path) -> None:
+    result = run(tmp_path, "--json")
+    assert result.exit_code == 1
+    assert "holds no trace" in document(result)["errors"][0]["error"]
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    synthetic.write(tmp_path / "t.json", synthetic.document([kernel(0, 1, "bad\x1b[31m\nname")]))
+    result = run(tmp_path)
+    assert "\x1b" not in result.stdout
+    assert "bad\\x1b[31m\\nname" in result.stdout
+
+
+def test_what_is_not_measured_says_why(tmp_path: Path) -> None:
+    synthetic.write(tmp_path / "t.json", synthetic.document([step(1, 0, 10)]))
+    result = run(tmp_path)
+    assert "Not measured, because the traces hold no GPU events: avg_compute_ratio" in result.stdout
