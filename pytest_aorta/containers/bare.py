@@ -1,0 +1,24 @@
+"""No container: processes run on the hosts themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_aorta.fleet.fleet import Fleet
+
+
+class Bare:
+    """The engine of a configuration without `container`, or with the runtime `none`: starts and removes nothing."""
+
+    name = "none"
+
+    def launch(self, fleet: Fleet, hosts: Sequence[str]) -> Mapping[str, str]:
+        """Say for every host that there is no container."""
+        return dict.fromkeys(hosts, "no container, processes run on the host itself")
+
+    def argv(self, host: str, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """Give the argument list as it is."""
+        return list(argv)
+
+    def remove(self) -> None:
+        """Do nothing."""

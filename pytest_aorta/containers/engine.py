@@ -1,0 +1,47 @@
+"""Engine: what starts the containers that a run's processes live in, and takes them away again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pytest_aorta.fleet.fleet import Fleet
+
+
+class Engine(Protocol):
+    """One way of running things on a host: inside a container, or without one.
+
+    An engine is made from the configuration's `container` block and used for one run. It keeps what `launch` started,
+    so that `remove` needs nothing and can be called at any time, also after a launch that failed half-way.
+    """
+
+    @property
+    def name(self) -> str:
+        """The runtime's name, as in `container.runtime.name`."""
+        ...
+
+    def launch(self, fleet: Fleet, hosts: Sequence[str]) -> Mapping[str, str]:
+        """Bring up the container on every host, or find it running, by the configured lifetime.
+
+        Returns:
+            One sentence a host on what is there: name, image and its digest.
+
+        Raises:
+            ContainerError: on some hosts it is not there; what was started on the others is removed.
+        """
+        ...
+
+    def argv(self, host: str, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """Give the argument list that, started on the host with `env` in its environment, runs `argv` inside.
+
+        An engine hands variables on by name and never writes a value into the list: others can read argument lists.
+        """
+        ...
+
+    def remove(self) -> None:
+        """Remove what `launch` started, unless the lifetime keeps it; harmless when called again.
+
+        Raises:
+            ContainerError: a container is still there; the hosts are named.
+        """
+        ...
