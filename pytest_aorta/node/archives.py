@@ -57,7 +57,7 @@ def unpack(archive: str, sha256: str, into: str, check: Check = go_on) -> Answer
     try:
         count = _extract(archive, fresh, check)
         os.chmod(fresh, 0o755)  # noqa: S103  # containers read it under other users
-        digest = tree_digest(fresh, check=check)["sha256"]
+        digest, _ = tree_digest(fresh, check=check)
         _replace(fresh, into)
     except (tarfile.TarError, zlib.error, EOFError) as error:
         raise CommandError("failed", f"{archive} is damaged: {sentence(error)}") from error

@@ -8,7 +8,7 @@ import subprocess
 import time
 from typing import Any, Callable, Mapping
 
-from .processes import TAG, process, signal_name
+from .processes import TAG, process
 from .requests import CommandError, sentence
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -23,7 +23,7 @@ class Child:
         entry = process(popen.pid)  # not reaped yet, so the entry is there even if it ended already
         self.start_ticks = entry.start_ticks if entry else 0
         self.exit_code: int | None = None
-        self.signal: str | None = None
+        self.signal: int | None = None
         self.seconds = 0.0
         self._started_s = time.monotonic()
         self._on_end = on_end
@@ -37,7 +37,7 @@ class Child:
         """Take in the status from waitpid."""
         self.seconds = time.monotonic() - self._started_s
         if os.WIFSIGNALED(status):
-            self.signal = signal_name(os.WTERMSIG(status))
+            self.signal = os.WTERMSIG(status)
             self.popen.returncode = -os.WTERMSIG(status)
         else:
             self.exit_code = os.WEXITSTATUS(status)

@@ -94,7 +94,12 @@ def _stat(node: Service, request: Request) -> None:
 
 def _hash_tree(node: Service, request: Request) -> None:
     root, exclude = request.args.path("root"), request.args.texts("exclude", [])
-    node.work(request, lambda: files.tree_digest(root, exclude, request.deadline.check))
+
+    def work() -> Answer:
+        sha256, count = files.tree_digest(root, exclude, request.deadline.check)
+        return {"sha256": sha256, "count": count}
+
+    node.work(request, work)
 
 
 def _unpack(node: Service, request: Request) -> None:
@@ -182,6 +187,7 @@ def _reap(node: Service, request: Request) -> None:
 
 
 def _leave(node: Service, request: Request) -> None:
+    node.forget = request.args.flag("forget", default=False)
     node.leave("the controller left", request.args.number("grace_s", LEAVE_GRACE_S))
 
 

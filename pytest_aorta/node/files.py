@@ -122,9 +122,10 @@ def walk(root: str, exclude_dirs: Sequence[str] = ()) -> Iterator[os.DirEntry[st
                 yield entry
 
 
-def tree_digest(root: str, exclude: Sequence[str] = (), check: Check = go_on) -> Answer:
-    r"""Hash a tree: SHA-256 over the sorted lines `path\0size\0hash\n`, for executables `path\0size\0hash\0x\n`.
+def tree_digest(root: str, exclude: Sequence[str] = (), check: Check = go_on) -> tuple[str, int]:
+    r"""Hash a tree and count its files.
 
+    The hash is SHA-256 over the sorted lines `path\0size\0hash\n`, for executables `path\0size\0hash\0x\n`.
     Names in `exclude` (patterns) are left out, folders and files alike; so are links and devices.
     """
     lines = []
@@ -136,7 +137,7 @@ def tree_digest(root: str, exclude: Sequence[str] = (), check: Check = go_on) ->
         name = os.fsencode(os.path.relpath(entry.path, root))
         lines.append(b"%s\0%d\0%s%s\n" % (name, status.st_size, file_hash(entry.path, check).encode(), mark))
         check()
-    return {"sha256": hashlib.sha256(b"".join(sorted(lines))).hexdigest(), "count": len(lines)}
+    return hashlib.sha256(b"".join(sorted(lines))).hexdigest(), len(lines)
 
 
 def find(

@@ -18,7 +18,7 @@ from .groups import Groups
 from .processes import signal_name, table
 from .protocol import VERSION, Message, hello
 from .requests import FAULTS, Answer, CommandError, Request, sentence
-from .state import StateFolder
+from .state import StateFolder, forget
 from .wire import Wire
 
 TAIL_STEP_S = 0.1
@@ -54,6 +54,7 @@ class Service:
         self._num_workers = 0
         self._why = ""
         self._finished = False
+        self.forget = False  # whether the state folder goes too when the program leaves and nothing is left over
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_in, False)
         self.selector.register(self._wake_out, selectors.EVENT_READ, self._wake_up)
@@ -136,6 +137,8 @@ class Service:
     def _end(self, ending: Ending) -> None:
         self.children.reap()  # so that the last `exited` events stand before the answer to `leave`
         self.folder.write_end({"why": self._why, "groups": self.groups.summary(), "left": ending.left})
+        if self.forget and not ending.left:
+            forget(self.folder.path)
         for request in self._requests:
             if request.do == "leave":
                 request.answer({})

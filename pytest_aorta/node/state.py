@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from .endings import Identity, end_now, identities
 from .facts import boot_id
+from .files import remove
 from .processes import TAG, Table, ancestors, descendants, environment, is_alive, process
 from .requests import Answer, CommandError, sentence
 
@@ -43,45 +45,60 @@ class StateFolder:
             print(f"cannot write {path}: {sentence(error)}", file=sys.stderr)
 
 
+def forget(state_dir: str) -> None:
+    """Remove a state folder of which nothing is left to know; one that we did not make stays."""
+    with contextlib.suppress(CommandError):
+        remove(state_dir)
+
+
 def reap(state_dir: str, grace_s: float = 2.0) -> Answer:
     """End what a node program recorded in `state_dir` and what carries its token, the program itself included.
 
     The answer has `ended` (pids that were running), `left` (pids that would not die) and `recorded` (whether there
     was a record). A process is ended only if its pid and its start time are the recorded ones, or it has the token.
+    The folder is removed when nothing of what it records is left.
 
     Raises:
         CommandError: the record is not one of ours.
     """
-    path = os.path.join(os.path.expanduser(state_dir), GROUPS_FILE)
-    record = _record(path)
-    if record is None or record["boot_id"] != boot_id():
-        return {"recorded": record is not None, "ended": [], "left": []}
-    roots = [(int(entry["pid"]), int(entry["start_ticks"])) for entry in [record["node"], *record["groups"]]]
-    token = str(record["token"])
+    folder = os.path.expanduser(state_dir)
+    record = _read(os.path.join(folder, GROUPS_FILE))
+    if record is None:
+        return {"recorded": False, "ended": [], "left": []}
+    roots = record.roots if record.boot_id == boot_id() else []  # a reboot has ended everything
 
     def find(processes: Table) -> list[Identity]:
         spared = ancestors(processes, os.getpid())
-        tagged = [pid for pid in processes if environment(pid).get(TAG) == token]
+        tagged = [pid for pid in processes if environment(pid).get(TAG) == record.token]
         alive = [pid for pid, ticks in roots if is_alive(pid, ticks)]
         found = dict.fromkeys([*alive, *tagged, *descendants(processes, [*alive, *tagged])])
         return identities(processes, [pid for pid in found if pid not in spared])
 
     ending = end_now(find, grace_s)
+    if not ending.left:
+        forget(folder)
     return {"recorded": True, "ended": ending.ended_pids, "left": ending.left}
 
 
-def _record(path: str) -> Any:
+class _Record(NamedTuple):
+    token: str
+    boot_id: str
+    roots: list[Identity]
+
+
+def _read(path: str) -> _Record | None:
     try:
         with open(path, encoding="utf-8") as file:
             owner = os.fstat(file.fileno()).st_uid
-            if owner != os.geteuid():  # somebody else could have named any pid in it
-                raise CommandError("failed", f"{path} belongs to user {owner}, expected {os.geteuid()}")
-            record = json.load(file)
+            document = json.load(file)
+        roots = [(int(entry["pid"]), int(entry["start_ticks"])) for entry in [document["node"], *document["groups"]]]
+        record = _Record(str(document["token"]), str(document["boot_id"]), roots)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise CommandError("failed", f"cannot read {path}: {sentence(error)}") from error
-    known = isinstance(record, dict) and {"token", "boot_id", "node", "groups"} <= set(record) and record["token"]
-    if not known:
-        raise CommandError("failed", f"{path} is no record of a node program, expected token, boot_id, node and groups")
+    except (ValueError, LookupError, TypeError) as error:
+        raise CommandError("failed", f"{path} is no record of a node program: {sentence(error)}") from error
+    if owner != os.geteuid():  # somebody else could have named any pid in it
+        raise CommandError("failed", f"{path} belongs to user {owner}, expected {os.geteuid()}")
     return record

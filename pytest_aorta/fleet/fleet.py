@@ -1,0 +1,215 @@
+"""Fleet: all hosts of a run, asked at once, every cause kept."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pytest_aorta.errors import FleetError, HostError, LeaseLost, Unreachable
+from pytest_aorta.fleet.ask import Answer, Ask, Event
+from pytest_aorta.fleet.channel import Channel
+from pytest_aorta.fleet.parallel import SLICE_S, in_parallel
+from pytest_aorta.fleet.transport import Transport
+
+OPEN_TIMEOUT_S = 60.0
+COPY_TIMEOUT_S = 3600.0
+CLOSE_TIMEOUT_S = 30.0
+PINGS_A_LEASE = 6
+PING_LIMIT_S = 15.0
+SILENT_PINGS = 5
+
+
+class Answers(Mapping[str, Answer]):
+    """The good answers by host, in host order; `failed` has the other hosts that were asked."""
+
+    def __init__(self, answers: Mapping[str, Answer], failed: Mapping[str, HostError]) -> None:
+        self._answers = dict(answers)
+        self.failed = dict(failed)
+
+    def __getitem__(self, host: str) -> Answer:
+        """Give the answer of a host."""
+        return self._answers[host]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the hosts that answered well."""
+        return iter(self._answers)
+
+    def __len__(self) -> int:
+        """Count the hosts that answered well."""
+        return len(self._answers)
+
+    def or_raise(self) -> Answers:
+        """Give the answers if all are good.
+
+        Raises:
+            FleetError: at least one is not.
+        """
+        if self.failed:
+            raise FleetError(self.failed)
+        return self
+
+
+class Fleet:
+    """The node programs of all hosts; `transports` are in rank order."""
+
+    def __init__(self, transports: Mapping[str, Transport], *, lease_seconds: float = 120) -> None:
+        self.hosts = tuple(transports)
+        self._transports = dict(transports)
+        self._lease_s = lease_seconds
+        self._channels: dict[str, Channel] = {}
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._is_open = False
+        self._stop_pings = threading.Event()
+        self._pinger: threading.Thread | None = None
+
+    def open(self, state_dirs: Mapping[str, str], timeout_s: float = OPEN_TIMEOUT_S) -> None:
+        """Start the node program of every host; `state_dirs` says where each keeps its record.
+
+        Raises:
+            FleetError: one or more could not be started; those that could have left again.
+        """
+        complete = False
+        self._is_open = True
+        try:
+            calls = {host: lambda host=host: self._open(host, state_dirs[host], timeout_s) for host in self.hosts}
+            errors = in_parallel("start of the node program", calls, timeout_s + SLICE_S)
+            if errors:
+                raise FleetError(errors)
+            complete = True
+        finally:
+            if not complete:
+                self.close()
+        self._stop_pings = threading.Event()
+        self._pinger = threading.Thread(target=self._ping, args=(self._stop_pings,), name="aorta-ping", daemon=True)
+        self._pinger.start()
+
+    def perform(self, plan: Ask | Mapping[str, Ask]) -> Answers:
+        """Ask hosts (one Ask: all of them) and wait until each has answered or its deadline is over."""
+        asks = dict.fromkeys(self.hosts, plan) if isinstance(plan, Ask) else plan
+        pending = {}
+        for host in sorted(asks, key=self._position):
+            channel = self._channels.get(host)
+            pending[host] = (channel, channel.ask(asks[host]) if channel is not None else None)
+        answers: dict[str, Answer] = {}
+        failed: dict[str, HostError] = {}
+        for host, (channel, request) in pending.items():
+            if channel is None or request is None:
+                failed[host] = self._unreachable(host)
+                continue
+            outcome = request.wait()
+            if isinstance(outcome, HostError):
+                channel.drop(request)
+                failed[host] = outcome
+            else:
+                answers[host] = outcome
+        return Answers(answers, failed)
+
+    def send(self, local: Path, remote: Mapping[str, str] | str, timeout_s: float = COPY_TIMEOUT_S) -> None:
+        """Copy a file to hosts: to all of them when `remote` is one path.
+
+        Raises:
+            FleetError: one or more did not get it.
+        """
+        paths = dict.fromkeys(self.hosts, remote) if isinstance(remote, str) else remote
+        calls = {
+            host: lambda host=host, path=path: self._transport(host).put(local, path) for host, path in paths.items()
+        }
+        errors = in_parallel(f"sending {local.name}", calls, timeout_s)
+        if errors:
+            raise FleetError(errors)
+
+    def fetch(self, host: str, remote: str, local: Path, timeout_s: float = COPY_TIMEOUT_S) -> None:
+        """Copy a file from a host; `local` appears whole or not at all.
+
+        Raises:
+            HostError: it was not brought here.
+        """
+        errors = in_parallel(f"fetching {remote}", {host: lambda: self._transport(host).get(remote, local)}, timeout_s)
+        if errors:
+            raise errors[host]
+
+    def events(self, timeout_s: float) -> list[Event]:
+        """Give what the hosts said since the last call; wait up to `timeout_s` for something.
+
+        A signal handler that raises ends the wait.
+        """
+        found: list[Event] = []
+        deadline_s = time.monotonic() + timeout_s
+        while not found:
+            left_s = deadline_s - time.monotonic()
+            try:
+                found.append(self._events.get(timeout=min(max(left_s, 0.0), SLICE_S)))
+            except queue.Empty:
+                if left_s <= 0:
+                    return found
+        while True:
+            try:
+                found.append(self._events.get_nowait())
+            except queue.Empty:
+                return found
+
+    def close(self) -> None:
+        """Have all node programs end what they started and leave; harmless when called again.
+
+        Raises:
+            FleetError: on one or more hosts something could not be ended.
+        """
+        self._stop_pings.set()
+        with self._lock:
+            self._is_open = False
+            channels = dict(self._channels)
+        errors = in_parallel("leaving", {host: channel.close for host, channel in channels.items()}, CLOSE_TIMEOUT_S)
+        for host in channels:
+            self._channels.pop(host, None)
+        if self._pinger is not None:
+            self._pinger.join()
+            self._pinger = None
+        if errors:
+            raise FleetError(errors)
+
+    def _open(self, host: str, state_dir: str, timeout_s: float) -> None:
+        try:
+            pipes = self._transports[host].start(self._lease_s, state_dir)
+        except OSError as error:
+            raise Unreachable(host, str(error)) from error
+        channel = Channel(host, pipes, self._events.put)
+        with self._lock:
+            too_late = not self._is_open  # the opening was interrupted and closed meanwhile
+            if not too_late:
+                self._channels[host] = channel
+        if too_late:
+            channel.close()
+            raise LeaseLost(host, "its node program came up after the fleet was closed")
+        channel.greet(timeout_s)
+
+    def _ping(self, stop: threading.Event) -> None:
+        """Renew every lease; give up a host that has not said a word to several pings."""
+        interval_s = min(self._lease_s / PINGS_A_LEASE, PING_LIMIT_S)
+        silent = dict.fromkeys(self._channels, 0)
+        seen = {host: channel.num_reads for host, channel in self._channels.items()}
+        channels = dict(self._channels)
+        while not stop.wait(interval_s):
+            for host, channel in channels.items():
+                silent[host] = 0 if channel.num_reads != seen[host] else silent[host] + 1
+                seen[host] = channel.num_reads
+                if silent[host] > SILENT_PINGS:
+                    channel.lose(f"nothing was heard from it for {silent[host] * interval_s:.0f} s")
+                else:
+                    channel.ping()
+
+    def _transport(self, host: str) -> Transport:
+        if host not in self._transports:
+            raise self._unreachable(host)
+        return self._transports[host]
+
+    def _unreachable(self, host: str) -> HostError:
+        if host in self._transports:
+            return LeaseLost(host, "its node program does not run; open the fleet first")
+        return Unreachable(host, f"there is no such host in this fleet, which has {', '.join(self.hosts)}")
+
+    def _position(self, host: str) -> int:
+        return self.hosts.index(host) if host in self.hosts else len(self.hosts)
