@@ -125,7 +125,8 @@ def is_this_machine(host: Host) -> bool:
 def ignored_fields(model: BaseModel, path: JsonPath = ()) -> Iterator[tuple[str, str]]:
     """Give each field that a tolerant section ignores, with a hint when it resembles one that counts."""
     for name in model.model_extra or {}:
-        yield path_text((*path, name)), near(name, type(model).model_fields)
+        if not name.startswith("_"):
+            yield path_text((*path, name)), near(name, type(model).model_fields)
     for name in type(model).model_fields:
         value = getattr(model, name)
         if isinstance(value, BaseModel):

@@ -95,6 +95,18 @@ def _text(value: str) -> str:
     return value
 
 
+def _version(value: int) -> int:
+    if value != 1:
+        raise _refuse("1, the only version there is")
+    return value
+
+
+def _zero_or_one(value: int) -> int:
+    if value not in {0, 1}:
+        raise _refuse("0 or 1")
+    return value
+
+
 def _port(value: int) -> int:
     if value != 0 and not 1024 <= value <= 65535:
         raise _refuse("0 (a free port is chosen) or a port of 1024 to 65535")
@@ -112,6 +124,8 @@ Directory = Annotated[str, AfterValidator(_directory)]
 ContainerName = Annotated[str, AfterValidator(_container_name)]
 HostName = Annotated[str, AfterValidator(_host)]
 Text = Annotated[str, AfterValidator(_text)]
+SchemaVersion = Annotated[int, AfterValidator(_version), Field(json_schema_extra={"const": 1})]
+ZeroOrOne = Annotated[int, AfterValidator(_zero_or_one), Field(json_schema_extra={"enum": [0, 1]})]
 Port = Annotated[int, AfterValidator(_port)]
 KeyFile = Annotated[str, AfterValidator(_key_file)]
 OverrideKey = Annotated[str, AfterValidator(_override_key)]

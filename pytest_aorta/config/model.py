@@ -15,9 +15,11 @@ from pytest_aorta.config.fields import (
     OverrideKey,
     Port,
     RelativePath,
+    SchemaVersion,
     Seconds,
     Section,
     Text,
+    ZeroOrOne,
 )
 
 Ratio = Annotated[float, Field(ge=0, le=1)]
@@ -37,7 +39,7 @@ class Model(Section):
     """What is trained, as reports name it."""
 
     id: str = Field(description="Name of the workload or model.")
-    remote: Literal[0, 1] = Field(description="Must be 0: fetching models from elsewhere is not supported.")
+    remote: ZeroOrOne = Field(description="Must be 0: fetching models from elsewhere is not supported.")
     precision: str = Field(default="", description="Number format, for reports.")
 
 
@@ -144,7 +146,7 @@ class ThresholdFile(Section):
 class RunConfig(Section):
     """One validation of one cluster, as a JSON or YAML file says it."""
 
-    schema_version: Literal[1] = Field(description="Must be 1.")
+    schema_version: SchemaVersion = Field(description="Must be 1.")
     gpus_per_node: Count = Field(description="GPUs on each node; without GPUs, ranks on each node.")
     enforce_thresholds: bool = Field(default=True, description="Judge the metrics; false: record them only.")
     threshold_json: str = Field(

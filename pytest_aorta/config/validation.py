@@ -171,10 +171,8 @@ def _expected(detail: Any) -> str:
 def _unknown(model: type[BaseModel], path: JsonPath, noun: str) -> str:
     name = str(path[-1])
     known = [field for section in _sections_at(model, path[:-1]) for field in section.model_fields]
-    hint = near(name, known)
-    if not hint:
-        elsewhere = [path_text(place) for place in field_places(model) if place[-1] == name and place != path]
-        hint = f", did you mean {elsewhere[0]}?" if elsewhere else ""
+    elsewhere = [path_text(place) for place in field_places(model) if place[-1] == name and place != path]
+    hint = f", did you mean {elsewhere[0]}?" if elsewhere else near(name, known)
     if not hint and len(known) <= _MOST_NAMES_LISTED:
         hint = f", expected one of {', '.join(known)}"
     return f"unknown {noun}{hint or '; remove it, or see `aorta config schema` for the names'}"

@@ -16,13 +16,12 @@ from pytest_aorta.errors import TraceError
 from pytest_aorta.trace.discovery import find_traces, rank_in
 from pytest_aorta.trace.reading import read
 from pytest_aorta.trace.summary import RankSummary, summaries_of
-from pytest_aorta.trace.windows import merged
+from pytest_aorta.trace.windows import RankSummaries, merged, why_no_windows
 
 _PROCESSES_PAY_BYTES = 256 << 20  # decoded; below it starting processes takes longer than reading
 _GZIP_FACTOR = 12
 
 Progress = Callable[[int, int], None]
-RankSummaries = tuple[RankSummary, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,11 @@ def _ranked(found: Sequence[RankSummaries | FileError]) -> Summaries:
     if len(found) > 1:
         errors += [FileError(result[0].file, _unknown_rank(result[0].file)) for result in by_rank.pop(None, [])]
     for windows in by_rank.values():
-        try:
+        why = why_no_windows(windows)
+        if why:
+            errors += [FileError(window[0].file, f"{window[0].file}: {why}") for window in windows]
+        else:
             ranks += merged(windows)
-        except TraceError as error:
-            errors += [FileError(window[0].file, str(error)) for window in windows]
     return Summaries(
         ranks=tuple(sorted(ranks, key=lambda summary: (_or_first(summary.rank), _or_first(summary.device)))),
         errors=tuple(sorted(errors, key=lambda error: error.file)),

@@ -7,9 +7,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from pytest_aorta.errors import TraceError
 from pytest_aorta.trace.kernels import longest, sum_us, united
 from pytest_aorta.trace.summary import RankSummary
+
+RankSummaries = tuple[RankSummary, ...]  # of one file: a summary a device
 
 _TIMES = (
     "total_time_us",
@@ -26,39 +27,31 @@ _TIMES = (
 )
 
 
-def merged(files: Sequence[Sequence[RankSummary]]) -> list[RankSummary]:
-    """Put the summaries of one rank's files together, device by device; `files` holds the summaries of each file.
-
-    Raises:
-        TraceError: the files overlap in time or were measured in different ways, not windows of one profile.
-    """
+def why_no_windows(files: Sequence[RankSummaries]) -> str:
+    """Say why the files of one rank are not windows of one profile, empty when they are."""
     ordered = sorted(files, key=_start_ns)
     for earlier, later in pairwise(ordered):
-        _refuse_unlike(earlier, later)
+        one, other = earlier[0], later[0]
+        pair = f"rank {one.rank} has several traces, and of {one.file} and {other.file}"
+        expected = "expected one file a rank, or the windows of one profile"
+        if one.source != other.source:
+            return f"{pair} only one has GPU events; {expected}: leave the files of one run in the folder"
+        if other.start_ns < max(window.end_ns for window in earlier):
+            return f"{pair} each covers a part of the same time; {expected}: leave one of them in the folder"
+    return ""
+
+
+def merged(files: Sequence[RankSummaries]) -> list[RankSummary]:
+    """Put the summaries of one rank's windows together, device by device; `files` holds the summaries of each file."""
     by_device: dict[int | None, RankSummary] = {}
-    for file in ordered:
+    for file in sorted(files, key=_start_ns):
         for window in file:
             before = by_device.get(window.device)
             by_device[window.device] = window if before is None else _joined(before, window)
     return list(by_device.values())
 
 
-def _refuse_unlike(earlier: Sequence[RankSummary], later: Sequence[RankSummary]) -> None:
-    one, other = earlier[0], later[0]
-    pair = f"{other.file}: rank {other.rank} has a second trace, {one.file}"
-    if one.source != other.source:
-        raise TraceError(
-            f"{pair}, and only one of them has GPU events; expected one file a rank or the windows of one profile, so "
-            "leave only the files of one run in the folder"
-        )
-    if _start_ns(later) < max(window.end_ns for window in earlier):
-        raise TraceError(
-            f"{pair}, and the two overlap in time; expected one file a rank or windows that follow each other, so "
-            "leave only one of them in the folder"
-        )
-
-
-def _start_ns(file: Sequence[RankSummary]) -> int:
+def _start_ns(file: RankSummaries) -> int:
     return min(window.start_ns for window in file)
 
 

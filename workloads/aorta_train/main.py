@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     job = job_in(os.environ)
     options = load(arguments.config, arguments.override)
-    faults = faults_in_job(options, job.world_size, job.num_nodes)
+    faults = faults_in_job(options, job.world_size, job.local_world_size)
     if faults:
         raise Refusal(faults)
     _log_to_stderr(options, job)

@@ -38,11 +38,11 @@ def faults_on_device(options: Options, device: str) -> list[str]:
     return faults
 
 
-def faults_in_job(options: Options, world_size: int, num_nodes: int) -> list[str]:
-    """Give what is wrong with so many ranks on so many nodes."""
+def faults_in_job(options: Options, world_size: int, local_world_size: int) -> list[str]:
+    """Give what is wrong with so many ranks, so many of them on each node."""
     faults = []
-    if options.distributed.mode == "fsdp" and options.fsdp.sharding_strategy == "hybrid_shard" and num_nodes < 2:
-        faults.append("fsdp.sharding_strategy: hybrid_shard needs two nodes or more, this job has one; use full_shard")
+    if options.distributed.mode == "fsdp" and options.fsdp.sharding_strategy == "hybrid_shard":
+        faults += _hybrid_faults(world_size, local_world_size)
     steps_per_epoch = steps_in_epoch(options, world_size)
     if steps_per_epoch == 0:
         needed = options.training.batch_size * options.training.gradient_accumulation * world_size
@@ -77,6 +77,13 @@ def num_steps(options: Options, world_size: int) -> int:
         return wanted
     available = steps_in_epoch(options, world_size) * options.training.epochs
     return available if wanted is None else min(wanted, available)
+
+
+def _hybrid_faults(world_size: int, local_world_size: int) -> Iterator[str]:
+    if local_world_size == world_size:
+        yield "fsdp.sharding_strategy: hybrid_shard needs two nodes or more, but this job has one; use full_shard"
+    elif local_world_size == 1:
+        yield "fsdp.sharding_strategy: hybrid_shard needs two ranks or more on a node, but there is one; use full_shard"
 
 
 def _explicit(options: Options) -> Iterator[tuple[str, Limits]]:
@@ -127,7 +134,7 @@ def _compile_faults(options: Options) -> Iterator[str]:
 def _run_faults(options: Options) -> Iterator[str]:
     profiling, scheduler, training = options.profiling, options.scheduler, options.training
     if scheduler.total_steps and scheduler.warmup_steps > scheduler.total_steps:
-        yield f"scheduler.warmup_steps: is {scheduler.warmup_steps}, above scheduler.total_steps ({scheduler.total_steps})"
+        yield f"scheduler.warmup_steps: {scheduler.warmup_steps} is above scheduler.total_steps {scheduler.total_steps}"
     if options.optimizer.name == "shampoo":
         has_package = importlib.util.find_spec("distributed_shampoo") is not None
         why = (

@@ -20,14 +20,15 @@ flags=${RCCL_BUILD_FLAGS:-}
 command -v git >/dev/null || fail "git is not installed here; install it, or set skip_rccl_build"
 mkdir -p "$path"
 
-# The lock is the folder itself: another builder of the same folder waits here, and then finds the work done.
-exec 9<"$path"
+# Another builder of the same folder waits here, and then finds the work done.
+lock=.aorta_build.lock
+exec 9>"$path/$lock"
 flock 9
 
 repository() { git -c safe.directory="$path" -C "$path" "$@"; }
 
 if [[ ! -e $path/.git ]]; then
-    [[ -z $(ls -A "$path") ]] || fail "$path is not empty and no git repository; name another folder in rccl.build_path"
+    [[ $(ls -A "$path") == "$lock" ]] || fail "$path is not empty and no git repository; name another folder in rccl.build_path"
     git init --quiet "$path"
 elif [[ -n $(repository status --porcelain --untracked-files=no) ]]; then
     fail "$path has uncommitted changes; commit them, or name another folder in rccl.build_path"
@@ -42,13 +43,13 @@ fi
 commit=$(repository rev-parse HEAD)
 
 library=$path/build/release/librccl.so
-record=$path/.git/aorta_build
+record=$(repository rev-parse --absolute-git-dir)/aorta_build
 wanted="$commit $flags"
 if [[ -e $library && -e $record && $(<"$record") == "$wanted" ]]; then
     echo "unchanged, not built again"
 else
     [[ -e $path/install.sh ]] || fail "$path/install.sh is missing at $commit; is $url an RCCL repository?"
-    rm -f "$record"
+    rm -f "$record" "$library"
     read -ra arguments <<<"$flags"
     echo "building $commit"
     (cd "$path" && bash ./install.sh "${arguments[@]}")

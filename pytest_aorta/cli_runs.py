@@ -1,0 +1,127 @@
+"""`aorta runs` and `aorta clean`: what was run, and taking away what a run left behind."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from pytest_aorta.checks import show as show_value
+from pytest_aorta.errors import ConfigError
+from pytest_aorta.reporting.terminal import summary
+from pytest_aorta.run.cleaning import clean as clean_run
+from pytest_aorta.run.conclusion import view_of
+from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.record import find_runs, read
+from pytest_aorta.suite.opening import DEFAULT_OUTPUT, find_run
+
+output_option = click.option(
+    "--output",
+    "output_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_OUTPUT,
+    show_default=True,
+    help="Where run folders are (the configuration's output_dir).",
+)
+reports_option = click.option(
+    "--report-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="aorta_reports",
+    show_default=True,
+    help="Where reports are; `last` is looked up there.",
+)
+
+
+@click.group(invoke_without_command=True)
+@output_option
+@click.pass_context
+def runs(context: click.Context, output_dir: Path) -> None:
+    """List runs, or show one.
+
+    Example: aorta runs show last
+    """
+    if context.invoked_subcommand is None:
+        _list(output_dir)
+
+
+@runs.command("list")
+@output_option
+def list_runs(output_dir: Path) -> None:
+    """List every run with its state: a verdict, running, or abandoned.
+
+    Example: aorta runs list --output aorta_results
+    """
+    _list(output_dir)
+
+
+@runs.command()
+@click.argument("run")
+@output_option
+@reports_option
+def show(run: str, output_dir: Path, report_dir: Path) -> None:
+    """Show a run: its verdict, stages and metrics. RUN is an id, a unique prefix, a folder, or `last`.
+
+    Example: aorta runs show last
+    """
+    folder = find_run(run, report_dir.absolute(), output_dir.absolute())
+    record = read(folder)
+    view = view_of(record, folder)
+    click.echo(f"run {record.run_id} ({record.state}), {record.created}, aorta_{record.suite}")
+    for stage in view.stages:
+        click.echo(f"  {stage.outcome:<11} {stage.name:<26} {stage.seconds:8.2f} s  {stage.reason}".rstrip())
+    for name, metric in view.metrics.items():
+        if metric.value is not None:
+            click.echo(f"  {name:<32} {show_value(metric.value, metric.unit):>18}  {metric.source}")
+    for line in summary(view):
+        click.echo(line)
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option("--all", "every", is_flag=True, help="Every run that is not running now.")
+@output_option
+@reports_option
+def clean(run: str | None, every: bool, output_dir: Path, report_dir: Path) -> None:
+    """End processes and remove work folders that a run left behind; without RUN, those of abandoned runs.
+
+    Run folders with results are kept. A run that is running now is never touched.
+
+    Example: aorta clean --all
+    """
+    folders = [find_run(run, report_dir.absolute(), output_dir.absolute())] if run else find_runs(output_dir)
+    failed = False
+    touched = 0
+    for folder in folders:
+        record = read(folder)
+        if record.state == "running":
+            if run:
+                raise ConfigError(f"run {record.run_id} is running now (pid {record.pid}); stop that pytest first")
+            continue
+        if not (run or every or record.state == "abandoned"):
+            continue
+        touched += 1
+        click.echo(f"{record.run_id} ({record.state})")
+        result = clean_run(folder, record)
+        for line in result.done:
+            click.echo(f"  {line}")
+        for line in result.problems:
+            click.echo(f"  could not be cleaned: {line}", err=True)
+        failed = failed or bool(result.problems)
+    if not touched:
+        click.echo(f"nothing to clean: no abandoned run in {output_dir}")
+    if failed:
+        sys.exit(1)
+
+
+def _list(output_dir: Path) -> None:
+    found: list[RunFolder] = find_runs(output_dir)
+    if not found:
+        click.echo(f"no runs in {output_dir}")
+    for folder in found:
+        try:
+            record = read(folder)
+        except ConfigError as error:
+            click.echo(f"{folder.run_id}  damaged: {error}", err=True)
+            continue
+        click.echo(f"{record.run_id}  {record.state:<17}  {record.created}  aorta_{record.suite}  {record.sentence}")

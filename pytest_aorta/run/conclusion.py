@@ -1,0 +1,155 @@
+"""The conclusion of a run: its verdict in one sentence, and the documents that carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pytest_aorta.metric import Metric
+from pytest_aorta.reporting import json_report
+from pytest_aorta.reporting.json_report import BenchmarkStatus, ClusterPart, ConfigurationPart, RankPart
+from pytest_aorta.reporting.model import RunView, StageRow
+from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.products import Artifacts, Execution, Result
+from pytest_aorta.run.record import RunRecord, StageRecord, Verdict
+
+NO_SOURCE = "—"
+
+
+def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_short: str = "") -> tuple[Verdict, str]:
+    """Give a run's verdict and the sentence that explains it.
+
+    `cut_short` says why stages of the plan were not reached although selected (a signal, -x); the run is then
+    `interrupted`, whatever its stages came to.
+    """
+    cause = next((o for o in stages.values() if o.outcome in {"failed", "interrupted"}), None)
+    if cut_short or (cause is not None and cause.outcome == "interrupted"):
+        after = f"; {cause.name}: {cause.reason}" if cause is not None else ""
+        return "interrupted", f"interrupted: {cut_short or 'the run was ended from outside'}{after}"
+    if cause is not None:
+        verdict: Verdict = "could_not_measure" if cause.failure == "unmeasured" else "failed"
+        return verdict, f"{cause.name}: {cause.reason}"
+    return "passed", _passed(stages, plan)
+
+
+def _passed(stages: Mapping[str, StageRecord], plan: tuple[str, ...]) -> str:
+    gates = [check for stage in stages.values() for check in stage.checks if check.gate is not None]
+    held = sum(check.state == "passed" for check in gates)
+    parts = [f"{held} of {len(gates)} gates held" if gates else "no gate was judged"]
+    if len(stages) < len(plan):
+        parts.append(f"only {len(stages)} of {len(plan)} stages were selected")
+    missing = tuple(not_judged(stages))
+    if missing:
+        parts.append("not judged: " + ", ".join(missing))
+    return "passed: " + "; ".join(parts)
+
+
+def not_judged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
+    """Name what the run says nothing about, so that green is not read as more than it is."""
+    for stage in stages.values():
+        if stage.name == "test_validate_thresholds" and stage.outcome == "skipped":
+            yield f"thresholds ({stage.reason.partition(';')[0]})"
+        for check in stage.checks:
+            if check.state == "not_judged":
+                yield check.label.partition("metric=")[2].rstrip(")") or check.reason
+
+
+def next_step(stages: Mapping[str, StageRecord]) -> str:
+    """Give what a person should do about the first failure."""
+    for stage in stages.values():
+        if stage.outcome not in {"failed", "interrupted"}:
+            continue
+        for check in stage.checks:
+            if check.failed and check.next_step:
+                return check.next_step
+        return f"read the Full Log of {stage.name}" if stage.outcome == "failed" else ""
+    return ""
+
+
+def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str], ...] = ()) -> RunView:
+    """Give a run, finished or not, as reports show it."""
+    verdict, sentence = record.verdict, record.sentence
+    if verdict is None:
+        verdict, sentence = conclude(record.stages, record.plan)
+    cause = next((s for s in record.stages.values() if s.outcome in {"failed", "interrupted"}), None)
+    rows = tuple(_row(name, record.stages.get(name)) for name in record.plan)
+    return RunView(
+        run_id=record.run_id,
+        suite=f"aorta_{record.suite}",
+        verdict=verdict,
+        sentence=sentence,
+        stages=rows,
+        metrics=_metrics(folder),
+        environment=tuple((name, value, "") for name, value in record.environment.items()),
+        paths=(("run folder", str(folder.path)), *paths),
+        next_step=next_step(record.stages),
+        first_cause=f"{cause.name}: {cause.reason}" if cause is not None else "",
+        not_judged=tuple(not_judged(record.stages)),
+    )
+
+
+def stage_row(stage: StageRecord) -> StageRow:
+    """Give a stage's outcome as reports show it."""
+    notes = (("Notes", "\n".join(stage.notes)),) if stage.notes else ()
+    return StageRow(
+        name=stage.name,
+        outcome=stage.outcome,
+        seconds=stage.seconds,
+        reason=stage.reason,
+        checks=stage.checks,
+        log_sections=notes,
+    )
+
+
+def write_documents(run: RunContext) -> tuple[str, ...]:
+    """Write aorta_benchmark_report.json and verdict.json from what is known now; give their names."""
+    view = view_of(run.record.document, run.folder)
+    execution, artifacts, result = (_known(run, kind) for kind in (Execution, Artifacts, Result))
+    status: BenchmarkStatus = execution.status if isinstance(execution, Execution) else "pending"
+    nodes, per_node = len(run.group), run.settings.nproc_per_node
+    report = json_report.benchmark_report(
+        view,
+        status=status,
+        validation_passed=view.verdict == "passed",
+        duration_seconds=execution.duration_seconds if isinstance(execution, Execution) else 0.0,
+        cluster=ClusterPart(nodes=nodes, gpus_per_node=per_node, total_gpus=nodes * per_node),
+        configuration=ConfigurationPart(
+            nccl_channels=execution.nccl_channels if isinstance(execution, Execution) else None,
+            rccl_branch=run.settings.config.rccl.branch,
+        ),
+        ranks=_ranks(result) if isinstance(result, Result) else (),
+        error_message=execution.error_message if isinstance(execution, Execution) else view.first_cause,
+        collection_errors=artifacts.errors if isinstance(artifacts, Artifacts) else {},
+        metrics_source=result.source if isinstance(result, Result) else NO_SOURCE,
+    )
+    run.folder.write_document(run.folder.benchmark_report, report)
+    run.folder.write_document(run.folder.verdict, json_report.verdict_document(view))
+    return tuple(run.folder.relative(path) for path in (run.folder.benchmark_report, run.folder.verdict))
+
+
+def _known(run: RunContext, kind: type[Execution | Artifacts | Result]) -> object:
+    return run.products.get(kind)
+
+
+def _ranks(result: Result) -> tuple[RankPart, ...]:
+    return tuple(
+        RankPart(
+            rank=row.rank,
+            total_time_us=row.total_time_us,
+            compute_ratio=row.compute_ratio,
+            comm_ratio=row.comm_ratio,
+            overlap_ratio=row.overlap_ratio,
+        )
+        for row in result.ranks
+    )
+
+
+def _row(name: str, stage: StageRecord | None) -> StageRow:
+    return StageRow(name=name, outcome="not_run") if stage is None else stage_row(stage)
+
+
+def _metrics(folder: RunFolder) -> dict[str, Metric]:
+    try:
+        return folder.read_metrics()
+    except (OSError, ValueError, KeyError):
+        return {}

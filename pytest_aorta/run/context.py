@@ -1,0 +1,131 @@
+"""RunContext: what the stages of one run share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from pytest_aorta.config.cluster import Host
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.containers.engine import Engine
+from pytest_aorta.errors import AortaError, StageError
+from pytest_aorta.fleet.ask import Answer, Ask
+from pytest_aorta.fleet.fleet import Answers, Fleet
+from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.interruption import Interruption
+from pytest_aorta.run.products import Product
+from pytest_aorta.run.record import RecordKeeper
+
+log = logging.getLogger("pytest_aorta")
+
+Undo = Callable[[], object]
+P = TypeVar("P", bound=Product)
+
+
+class Progress(Protocol):
+    """Says what is going on, to whoever waits."""
+
+    def __call__(self, text: str) -> None:
+        """Show `text` as what is going on now."""
+
+
+def silent(text: str) -> None:
+    """Show nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunContext:
+    """One validation: its settings, folder, record, hosts, and how to undo what was done."""
+
+    settings: Settings
+    folder: RunFolder
+    record: RecordKeeper
+    fleet: Fleet
+    engine: Engine
+    interruption: Interruption
+    progress: Progress = silent
+    products: dict[type[Product], Product] = field(default_factory=dict)
+    _undo: list[tuple[str, Undo]] = field(default_factory=list)
+    _connected: bool = False
+
+    @property
+    def group(self) -> tuple[Host, ...]:
+        """The hosts that train together, in rank order."""
+        return self.settings.cluster.hosts
+
+    @property
+    def head(self) -> Host:
+        """The host of rank 0."""
+        return self.group[0]
+
+    @property
+    def work_dir(self) -> str:
+        """Our folder on each host, one a run, so that it can be removed whole."""
+        given = self.settings.work_dir(self.folder.run_id)
+        return given if given.rstrip("/").endswith(self.folder.run_id) else f"{given.rstrip('/')}/{self.folder.run_id}"
+
+    @property
+    def state_dir(self) -> str:
+        """The folder of the node programs, beside the work folder so that it outlives that."""
+        return f"{self.work_dir}.node"
+
+    def connect(self) -> Fleet:
+        """Start the node programs, once; they leave when the run is closed."""
+        if not self._connected:
+            self._connected = True
+            self.on_teardown("node programs left", self.fleet.close)
+            self.fleet.open({host.name: self.state_dir for host in self.group})
+        return self.fleet
+
+    def ask(self, plan: Ask | Mapping[str, Ask]) -> Answers:
+        """Ask hosts and require an answer of each.
+
+        Raises:
+            FleetError: one or more hosts did not answer well; every cause is in it.
+        """
+        return self.connect().perform(plan).or_raise()
+
+    def ask_head(self, ask: Ask) -> Answer:
+        """Ask the head node alone."""
+        return self.ask({self.head.name: ask})[self.head.name]
+
+    def give(self, product: Product) -> None:
+        """Hand a product on as soon as it exists, also from a stage that then fails."""
+        self.products[type(product)] = product
+        self.record.product(product)
+
+    def taken(self, kind: type[P]) -> P:
+        """Give the product of that type.
+
+        Raises:
+            StageError: no stage gave it.
+        """
+        product = self.products.get(kind)
+        if not isinstance(product, kind):
+            raise StageError(f"no {kind.__name__} in this session")
+        return product
+
+    def on_teardown(self, what: str, undo: Undo) -> None:
+        """Register how to undo something; teardown does it newest first. `what` names it when undone."""
+        self._undo.append((what, undo))
+
+    def close(self) -> tuple[list[str], list[str]]:
+        """Undo everything that is still registered; harmless when called again.
+
+        Returns:
+            What was undone, and what could not be, in words. Every registered undo is tried.
+        """
+        done: list[str] = []
+        problems: list[str] = []
+        with self.interruption.held():
+            while self._undo:
+                what, undo = self._undo.pop()
+                try:
+                    undo()
+                    done.append(what)
+                except (AortaError, OSError) as error:
+                    log.warning("teardown: %s: %s", what, error)
+                    problems.append(f"{what}: {error}")
+        return done, problems

@@ -1,0 +1,160 @@
+"""The run folder: every path in it, named once."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_aorta.errors import ConfigError, Fault
+from pytest_aorta.metric import Metric
+from pytest_aorta.reporting.json_report import write_json
+
+RESERVE_BYTES = 256 * 1024
+
+
+def new_run_id() -> str:
+    """Make a run id: a UUIDv7 as 32 hexadecimal digits, so that ids sort by time.
+
+    Source: RFC 9562, section 5.7.
+    """
+    milliseconds = time.time_ns() // 1_000_000
+    number = (
+        (milliseconds & (1 << 48) - 1) << 80
+        | 0x7 << 76
+        | secrets.randbits(12) << 64
+        | 0b10 << 62
+        | secrets.randbits(62)
+    )
+    return f"{number:032x}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """`<output_dir>/<run-id>/` on the machine that runs pytest.
+
+    A later judging (`judgement` names it) writes its documents to a folder of its own below.
+    """
+
+    path: Path
+    judgement: str = ""
+
+    @classmethod
+    def create(cls, output_dir: Path, run_id: str) -> RunFolder:
+        """Make the folder, with a small reserve that lets the record be closed on a full disk.
+
+        Raises:
+            ConfigError: output_dir cannot be written.
+        """
+        folder = cls(output_dir / run_id)
+        try:
+            folder.path.mkdir(parents=True)
+            folder.reserve.write_bytes(bytes(RESERVE_BYTES))
+        except OSError as error:
+            raise ConfigError(
+                [
+                    Fault(
+                        "output_dir",
+                        f"{output_dir} cannot be written ({error.strerror}); name another with --aorta-output",
+                    )
+                ]
+            ) from error
+        return folder
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, which is the folder's name."""
+        return self.path.name
+
+    @property
+    def record(self) -> Path:
+        """run.json."""
+        return self.path / "run.json"
+
+    @property
+    def reserve(self) -> Path:
+        """Bytes given up when the disk is full."""
+        return self.path / ".reserve"
+
+    @property
+    def documents(self) -> Path:
+        """Where the JSON documents are written."""
+        return self.path / "judgements" / self.judgement if self.judgement else self.path
+
+    @property
+    def benchmark_report(self) -> Path:
+        """The published JSON report."""
+        return self.documents / "aorta_benchmark_report.json"
+
+    @property
+    def metrics(self) -> Path:
+        """Every metric with unit and source."""
+        return self.documents / "metrics.json"
+
+    @property
+    def verdict(self) -> Path:
+        """The verdict for machines."""
+        return self.documents / "verdict.json"
+
+    @property
+    def analysis(self) -> Path:
+        """Tables of the optional analysis."""
+        return self.path / "analysis"
+
+    def facts(self, host: str) -> Path:
+        """What a host was before the run."""
+        return self.path / "facts" / f"{file_name(host)}.json"
+
+    def kernel_log(self, host: str) -> Path:
+        """The kernel log lines of a host's window."""
+        return self.path / "facts" / f"kernel-{file_name(host)}.log"
+
+    def inventory(self, host: str) -> Path:
+        """Which trace files a host had before launch."""
+        return self.path / "facts" / f"inventory-{file_name(host)}.json"
+
+    def phase_log(self, phase: str, rank: int) -> Path:
+        """A phase's log of one node."""
+        return self.path / f"{phase}-node-{rank}.log"
+
+    def traces(self, layout: str, rank: int) -> Path:
+        """Where a node's trace trees are kept."""
+        return self.path / "combined_traces" / f"node_{rank}" if layout == "combined" else self.path / "traces"
+
+    def relative(self, path: Path) -> str:
+        """Give a path inside the folder as run.json stores it."""
+        return path.relative_to(self.path).as_posix()
+
+    def write_document(self, path: Path, document: Mapping[str, Any]) -> None:
+        """Write a JSON document atomically; on a full disk the reserve is given up first."""
+        try:
+            write_json(path, document)
+        except OSError:
+            if not self.reserve.exists():
+                raise
+            self.reserve.unlink()
+            write_json(path, document)
+
+    def write_metrics(self, metrics: Mapping[str, Metric]) -> None:
+        """Write metrics.json."""
+        self.write_document(self.metrics, {"metrics": {name: m.model_dump(mode="json") for name, m in metrics.items()}})
+
+    def read_metrics(self) -> dict[str, Metric]:
+        """Read metrics.json.
+
+        Raises:
+            OSError: there is none.
+            ValueError: it is not one of ours.
+        """
+        path = self.metrics if self.metrics.exists() else self.path / self.metrics.name
+        document = json.loads(path.read_text("utf-8"))
+        return {name: Metric.model_validate_json(json.dumps(value)) for name, value in document["metrics"].items()}
+
+
+def file_name(host: str) -> str:
+    """Give a host's name as a safe file name."""
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in host).lstrip(".") or "_"

@@ -1,0 +1,220 @@
+"""Gating: a row of the stage table, and the rules by which one stage follows another."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import AortaError
+from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.interruption import Interrupted
+from pytest_aorta.run.products import Product
+from pytest_aorta.run.record import FailureKind, StageRecord, now, seconds_since
+
+log = logging.getLogger("pytest_aorta")
+
+Suite = Literal["single", "distributed"]
+BOTH: tuple[Suite, ...] = ("single", "distributed")
+
+PRIOR_FAILURE = "a prior lifecycle stage failed"
+COULD_NOT_MEASURE = "could not measure: "
+MEASURED_BAD = "measured, bad: "
+
+
+class AfterFailure(Enum):
+    """What a stage does once an earlier one has failed."""
+
+    SKIP = "skip"
+    RECOVER = "run if what it needs exists"
+    ALWAYS = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class NotNeeded:
+    """A configuration does without the stage: why, and what stands in for its product."""
+
+    reason: str
+    stand_in: Product
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing a stage would do on one host, for the dry run."""
+
+    host: str
+    text: str
+
+
+SkipRule = Callable[[Settings], NotNeeded | None]
+Plan = Callable[[Settings], Iterable[Step]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One row of the table: a stage test, its function, and what it needs and gives.
+
+    `without` says when a configuration does without it. `absent` is the skip reason when what it needs was never made
+    although nothing failed; without it such a stage fails and names the stage to select.
+    """
+
+    test: str
+    label: str
+    does: Callable[..., Product]
+    needs: tuple[type[Product], ...] = ()
+    gives: type[Product]
+    after_failure: AfterFailure = AfterFailure.SKIP
+    without: SkipRule | None = None
+    suites: tuple[Suite, ...] = BOTH
+    absent: str | None = None
+    plan: Plan
+
+    @property
+    def rejudges(self) -> bool:
+        """Tell whether a stored run is enough for it: it needs files only, nothing live."""
+        return bool(self.needs) and all(need.stored for need in self.needs)
+
+
+def check_table(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Return `stages`, or raise TypeError with one sentence at the first row that cannot work."""
+    given: set[type[Product]] = set()
+    seen: set[str] = set()
+    for stage in stages:
+        if stage.test in seen:
+            raise TypeError(f"{stage.test}: two rows have this name")
+        seen.add(stage.test)
+        signature = inspect.signature(stage.does, eval_str=True)
+        wants = tuple(p.annotation for p in signature.parameters.values())
+        if wants != (RunContext, *stage.needs):
+            shown = ", ".join(kind.__name__ for kind in (RunContext, *stage.needs))
+            raise TypeError(f"{stage.test}: its row says ({shown}), but {stage.does.__name__} takes {signature}")
+        if signature.return_annotation is not stage.gives:
+            raise TypeError(f"{stage.test}: its row gives {stage.gives.__name__}, but {stage.does.__name__} does not")
+        if missing := [need.__name__ for need in stage.needs if need not in given]:
+            raise TypeError(f"{stage.test}: no earlier row gives {', '.join(missing)}")
+        given.add(stage.gives)
+    return tuple(stages)
+
+
+class Pipeline:
+    """Performs stages one at a time, remembers how each went, and decides what may still be done."""
+
+    def __init__(self, run: RunContext, table: Sequence[Stage]) -> None:
+        self.run = run
+        self.table = table
+        self.outcomes: dict[str, StageRecord] = {}
+        for stage in table:
+            if run.settings.suite not in stage.suites and stage.without and (rule := stage.without(run.settings)):
+                run.products[stage.gives] = rule.stand_in
+
+    @property
+    def first_failure(self) -> StageRecord | None:
+        """The first stage that failed or was interrupted: the root cause of every later skip."""
+        return next((o for o in self.outcomes.values() if o.outcome in {"failed", "interrupted"}), None)
+
+    def perform(self, stage: Stage) -> StageRecord:
+        """Do one stage, or say why not. Never raises but for a second interruption."""
+        begun, start = now(), time.monotonic()
+        outcome = self._gate(stage)
+        if outcome is None:
+            outcome = self._attempt(stage, start)
+        outcome = outcome.model_copy(update={"seconds": seconds_since(start), "started": begun})
+        return self._keep(stage, outcome)
+
+    def _gate(self, stage: Stage) -> StageRecord | None:
+        cause = self.first_failure
+        missing = [need for need in stage.needs if not self._has(need)]
+        if cause is not None and stage.after_failure is not AfterFailure.ALWAYS:
+            recovers = stage.after_failure is AfterFailure.RECOVER and not missing
+            if not recovers:
+                return _skipped(stage, f"{PRIOR_FAILURE}: {cause.name}: {_bare(cause.reason)}")
+        if stage.without and (rule := stage.without(self.run.settings)):
+            self.run.give(rule.stand_in)
+            return _skipped(stage, rule.reason)
+        if missing and stage.absent:
+            return _skipped(stage, stage.absent)
+        if missing:
+            givers = {row.gives: row.test for row in self.table}
+            names = ", ".join(givers[need] for need in missing)
+            sentence = f"{stage.test} needs what {names} gives, which was not selected; select it too, or drop -k"
+            return _failed(stage, COULD_NOT_MEASURE + sentence, "unmeasured")
+        return None
+
+    def _has(self, kind: type[Product]) -> bool:
+        product = self.run.products.get(kind)
+        return product is not None and product.usable
+
+    def _attempt(self, stage: Stage, start: float) -> StageRecord:
+        try:
+            self.run.progress(stage.label)
+            log.info("%s begins", stage.test)
+            product = stage.does(self.run, *(self.run.products[need] for need in stage.needs))
+            with self.run.interruption.held():
+                self.run.give(product)
+        except Interrupted as interrupted:
+            reason = f"{interrupted} after {time.monotonic() - start:.0f} s"
+            log.warning("%s: %s", stage.test, reason)
+            return StageRecord(name=stage.test, outcome="interrupted", reason=reason, failure="unmeasured")
+        except (AortaError, OSError) as error:
+            log.error("%s: %s", stage.test, error)
+            return _failed(stage, COULD_NOT_MEASURE + _sentence(error), "unmeasured")
+        except Exception as error:
+            log.exception("%s: unexpected", stage.test)
+            sentence = f"{type(error).__name__}: {error}; this is a defect of pytest-aorta, the log has its traceback"
+            return _failed(stage, COULD_NOT_MEASURE + sentence, "unmeasured")
+        return _judged(stage, product)
+
+    def _keep(self, stage: Stage, outcome: StageRecord) -> StageRecord:
+        self.outcomes[stage.test] = outcome
+        try:
+            with self.run.interruption.held():
+                self.run.record.stage(outcome)
+        except OSError as error:
+            if outcome.outcome != "failed":
+                outcome = _failed(stage, f"{COULD_NOT_MEASURE}run.json: {_sentence(error)}", "unmeasured")
+                self.outcomes[stage.test] = outcome
+        except Interrupted as interrupted:
+            outcome = outcome.model_copy(
+                update={
+                    "outcome": "interrupted",
+                    "failure": "unmeasured",
+                    "reason": f"{interrupted} as the stage ended",
+                }
+            )
+            self.outcomes[stage.test] = outcome
+        return outcome
+
+
+def _judged(stage: Stage, product: Product) -> StageRecord:
+    failed = [check for check in product.checks if check.failed]
+    kept = {"name": stage.test, "checks": product.checks, "notes": product.notes}
+    if not failed:
+        return StageRecord(outcome="passed", **kept)
+    rig = all(check.fault == "rig" for check in failed)
+    sentence = product.failure or "; ".join(check.reason or check.label for check in failed)
+    prefix = COULD_NOT_MEASURE if rig else MEASURED_BAD
+    return StageRecord(outcome="failed", reason=prefix + sentence, failure="unmeasured" if rig else "measured", **kept)
+
+
+def _skipped(stage: Stage, reason: str) -> StageRecord:
+    return StageRecord(name=stage.test, outcome="skipped", reason=reason)
+
+
+def _failed(stage: Stage, reason: str, kind: FailureKind) -> StageRecord:
+    return StageRecord(name=stage.test, outcome="failed", reason=reason, failure=kind)
+
+
+def _bare(reason: str) -> str:
+    return reason.removeprefix(COULD_NOT_MEASURE).removeprefix(MEASURED_BAD)
+
+
+def _sentence(error: AortaError | OSError) -> str:
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}; free space or permissions on this machine, then run again"
+    return str(error)

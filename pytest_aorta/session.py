@@ -1,0 +1,88 @@
+"""The plugin in a run of ours: hooks only; what they do stands in suite/."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+import pytest
+
+from pytest_aorta.errors import ConfigError
+from pytest_aorta.plugin import Activation
+from pytest_aorta.suite.opening import open_run
+from pytest_aorta.suite.reports import set_report_files
+from pytest_aorta.suite.validation import Validation
+
+
+def begin(config: pytest.Config, found: Activation) -> None:
+    """Read the configuration and register the hooks.
+
+    Raises:
+        pytest.UsageError: every fault, one a line (exit 4).
+    """
+    _refuse_distribution(config)
+    try:
+        opened = open_run(config, found)
+    except ConfigError as error:
+        raise pytest.UsageError(*map(str, error.faults)) from error
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args = []
+    reports = set_report_files(config, opened)
+    config.pluginmanager.register(AortaSession(Validation(config, found, opened, reports)), "aorta-session")
+
+
+class AortaSession:
+    """The hooks of one validation."""
+
+    def __init__(self, validation: Validation) -> None:
+        self.validation = validation
+
+    def pytest_report_header(self) -> list[str]:
+        """Say which configuration acts and who named it."""
+        return self.validation.header()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Put the stage suite before everything else that the session collects."""
+        report = yield
+        if isinstance(collector, pytest.Session) and report.passed:
+            report.result = [self.validation.suite(collector), *report.result]
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
+        """Keep the table's order, and to a stored run only what can be done on it."""
+        yield
+        self.validation.arrange(config, items)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Make the run, now that it is known which stages were selected."""
+        self.validation.start(session)
+
+    @pytest.fixture
+    def aorta(self, request: pytest.FixtureRequest) -> Callable[[str], None]:
+        """Perform a stage and report it."""
+        return self.validation.performer(request)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Undo what is left, close the record, and write what reports are made from."""
+        self.validation.finish(session)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say how it went, in at most 25 lines."""
+        self.validation.summarize(terminalreporter)
+
+    def pytest_unconfigure(self) -> None:
+        """Give the signals back, and leave nothing running if the session never came to its end."""
+        self.validation.leave()
+
+
+def _refuse_distribution(config: pytest.Config) -> None:
+    if getattr(config.option, "dist", "no") != "no" or getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError(
+            "the stages of a validation follow each other and cannot be distributed; drop -n/--dist (or give -n0)"
+        )

@@ -1,0 +1,186 @@
+"""test_run_benchmark: start the workload on every host, watch it to its end, and look at what it left behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+
+from pytest_aorta.checks import Check
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import AortaError
+from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.gating import Step
+from pytest_aorta.run.products import Containers, Execution, Fabric, Rccl, Status, WorkloadTree
+from pytest_aorta.stages.command import environment, num_channels, rendezvous_address, uses_torchrun, workload_command
+from pytest_aorta.stages.kernel import scan
+from pytest_aorta.stages.phase import Phase, bring_logs, follow, start_phase, stop_phase
+from pytest_aorta.stages.search import floor_ns, search
+from pytest_aorta.stages.watch import Watch, round_of
+
+PHASE = "benchmark"
+
+
+def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, fabric: Fabric, rccl: Rccl) -> Execution:
+    """Run the workload once; an Execution exists from just before the launch, whatever happens then."""
+    settings = run.settings
+    env = environment(settings, containers.accelerator)
+    port = _port(run)
+    floors = _floors(run, tree)
+    execution = Execution(
+        started=True,
+        status="running",
+        roots=tree.root,
+        work_dirs=containers.work_dirs,
+        floors_ns=floors,
+        accelerator=containers.accelerator,
+        nccl_channels=num_channels(env),
+        launched_at_s=time.time(),
+    )
+    run.give(execution)
+    watch = Watch(settings)
+    logs = {host: f"{path}/{PHASE}.log" for host, path in containers.work_dirs.items()}
+    phase = Phase(PHASE, tuple(tree.root))
+    error = ""
+    try:
+        phase = start_phase(run, PHASE, _commands(run, tree, containers, port), cwd=tree.root, env=env, logs=logs)
+        follow(
+            run,
+            phase,
+            timeout_s=settings.config.timeout_seconds,
+            on_lines=watch.lines,
+            each_round=lambda state: round_of(run, watch, state),
+        )
+    except AortaError as problem:
+        error = str(problem)
+    finally:
+        duration = phase.elapsed_s
+        run.give(execution.model_copy(update={"status": "failed", "duration_seconds": duration}))
+        stop_phase(run, PHASE)
+    bring_logs(run, PHASE, logs)
+    checks = [*_outcome(phase, watch, error), *_ranks(settings, watch)]
+    kernel_checks, notes = scan(run, containers.log_windows, containers.accelerator)
+    checks += kernel_checks
+    return execution.model_copy(
+        update={
+            "status": _status(phase, error),
+            "exit_codes": {host: phase.exits.get(host) for host in tree.root},
+            "error_message": error or "; ".join(c.reason for c in checks if c.failed and not c.subtest),
+            "duration_seconds": round(duration, 3),
+            "ended_at_s": execution.launched_at_s + duration,
+            "ranks_seen": tuple(sorted(watch.ranks)),
+            "checks": tuple(checks),
+            "notes": tuple(notes),
+        }
+    )
+
+
+def plan(settings: Settings) -> Iterator[Step]:
+    """Say what would be started on each host."""
+    head = settings.cluster.hosts[0]
+    chosen = settings.config.multi_node.master_port or f"<port chosen on {head.name}>"
+    address = rendezvous_address(settings)
+    for host in settings.cluster.hosts:
+        command = workload_command(settings, host, address=address, port=chosen, rank_logs="<work_dir>/<run-id>/ranks")
+        yield Step(host.name, " ".join(command))
+        if settings.config.kernel_log.enabled:
+            yield Step(host.name, "dmesg (as root, else sudo -n dmesg), lines since launch")
+
+
+def _port(run: RunContext) -> int:
+    configured = run.settings.config.multi_node.master_port
+    if configured or not uses_torchrun(run.settings):
+        return configured
+    return int(run.ask_head(Ask("free_port", {"address": ""}))["port"])
+
+
+def _floors(run: RunContext, tree: WorkloadTree) -> dict[str, int]:
+    """Note what trace files are there already, and each host's own time of launch."""
+    for host, known in search(run, tree.root, since_ns=dict.fromkeys(tree.root, 0)).items():
+        inventory = {entry["path"]: entry["mtime_ns"] for entry in known["files"]}
+        run.folder.write_document(run.folder.inventory(host), inventory)
+    return {host: floor_ns(int(clock["wall_ns"])) for host, clock in run.ask(Ask("clock")).items()}
+
+
+def _commands(run: RunContext, tree: WorkloadTree, containers: Containers, port: int) -> dict[str, list[str]]:
+    address = rendezvous_address(run.settings)
+    return {
+        host.name: workload_command(
+            run.settings, host, address=address, port=port, rank_logs=f"{containers.work_dirs[host.name]}/ranks"
+        )
+        for host in run.group
+    }
+
+
+def _status(phase: Phase, error: str) -> Status:
+    if phase.given_up.startswith("no end within"):
+        return "timeout"
+    return "failed" if error or phase.given_up or phase.failed or phase.lost else "completed"
+
+
+def _outcome(phase: Phase, watch: Watch, error: str) -> Iterator[Check]:
+    """Say how the workload ended, once, by its first cause."""
+    if error:
+        yield _bad(error, phase, "see why in the Full Log; nothing was measured", fault="rig")
+        return
+    if phase.given_up:
+        state = watch.progress_line(phase) if phase.given_up.startswith("no end") else ""
+        yield _bad(phase.given_up + (f" ({state})" if state else ""), phase, "look at the last lines of the Full Log")
+    for host, code in phase.failed.items():
+        yield _bad(
+            watch.first_cause(host, code), phase, f"read the traceback in benchmark-node-<rank>.log of {host}", host
+        )
+    for host, why in phase.lost.items():
+        yield _bad(f"{host}: {why}", phase, f"check that {host} is up", host, fault="rig")
+
+
+def _bad(reason: str, phase: Phase, next_step: str, host: str | None = None, fault: str = "workload") -> Check:
+    return Check.model_validate(
+        {
+            "label": f"[execution] (phase={phase.name})",
+            "state": "failed",
+            "reason": reason,
+            "subtest": False,
+            "host": host,
+            "fault": fault,
+            "next_step": next_step,
+        }
+    )
+
+
+def _ranks(settings: Settings, watch: Watch) -> Iterator[Check]:
+    """Hold the ranks seen running against nodes x processes."""
+    expected = set(range(len(settings.cluster.hosts) * settings.nproc_per_node))
+    if settings.config.workload is not None and settings.config.workload.launcher == "none":
+        return
+    if not watch.ranks:
+        yield Check(
+            label="[evidence] (check=ranks)",
+            state="not_judged",
+            subtest=False,
+            reason="number of ranks not observed: the workload ended before it was looked at",
+        )
+    elif watch.ranks != expected:
+        yield Check(
+            label="[evidence] (check=ranks)",
+            state="failed",
+            subtest=False,
+            fault="workload",
+            reason=f"{len(watch.ranks)} ranks were seen running ({_list(watch.ranks)}), expected {len(expected)}",
+            next_step="compare nproc_per_node and gpus_per_node with what the workload starts",
+        )
+
+
+def _list(ranks: set[int]) -> str:
+    shown = ", ".join(str(rank) for rank in sorted(ranks)[:16])
+    return f"{shown}, ..." if len(ranks) > 16 else shown
+
+
+def read_inventory(run: RunContext, host: str) -> Mapping[str, int]:
+    """Give the trace files a host had before launch, with their times of change (ns)."""
+    try:
+        document = json.loads(run.folder.inventory(host).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(path): int(changed) for path, changed in document.items()}

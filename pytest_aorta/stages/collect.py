@@ -1,0 +1,158 @@
+"""test_collect_traces: bring back what this run wrote, host by host, and nothing older."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_aorta.checks import Check
+from pytest_aorta.config.cluster import Host
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import HostError
+from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.node.archives import unpack
+from pytest_aorta.node.requests import CommandError
+from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.folder import file_name
+from pytest_aorta.run.gating import Step
+from pytest_aorta.run.products import Artifacts, Execution
+from pytest_aorta.stages.benchmark import PHASE, read_inventory
+from pytest_aorta.stages.command import uses_torchrun
+from pytest_aorta.stages.phase import bring_logs
+from pytest_aorta.stages.search import TRACE_FOLDER, is_trace, newest_tree, search, tree_of
+
+Layout = Literal["combined", "single"]
+RULES_OUT_STALE = "written by this run (newer than launch, or changed since)"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one host has to bring back: relative paths, and the trees among them."""
+
+    files: tuple[str, ...]
+    trees: tuple[str, ...]
+
+
+def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
+    """Pack, fetch and unpack the fresh outputs of each host; a host that fails does not stop the others."""
+    layout = layout_of(run.settings)
+    hosts = run.group if layout == "combined" else run.group[:1]
+    run.connect()
+    errors: dict[str, str] = {}
+    trees: dict[str, tuple[str, ...]] = {}
+    for host, found in _search(run, execution, hosts, layout, errors).items():
+        try:
+            _bring(run, execution, host, found, layout)
+        except (HostError, CommandError, OSError) as error:
+            errors[host.name] = str(error)
+            log.warning("%s: traces were not brought back: %s", host.name, error)
+        else:
+            trees[host.name] = found.trees
+            log.info("%s: %d files, trees %s", host.name, len(found.files), ", ".join(found.trees))
+    logs = bring_logs(run, PHASE, {h: f"{path}/{PHASE}.log" for h, path in execution.work_dirs.items()})
+    usable = {host: names for host, names in trees.items() if names}
+    root = run.folder.path / ("combined_traces" if layout == "combined" else "traces")
+    checks = tuple(_checks(hosts, errors, usable))
+    missing = [check for check in checks if check.failed]
+    return Artifacts(
+        layout=layout,
+        torch_traces=run.folder.relative(root) if usable else None,
+        trees=trees,
+        logs=logs,
+        errors=errors,
+        accelerator=execution.accelerator,
+        checks=checks,
+        failure=f"{len(errors)} of {len(hosts)} hosts gave no traces: " + "; ".join(errors.values()) if missing else "",
+    )
+
+
+def plan(settings: Settings) -> Iterator[Step]:
+    """Say what would be brought back."""
+    workload = settings.config.workload
+    what = workload.traces if workload is not None and workload.traces else f"files below {TRACE_FOLDER}/"
+    for host in settings.cluster.hosts:
+        yield Step(host.name, f"find, pack and fetch {what} {RULES_OUT_STALE}, and the benchmark log")
+
+
+def layout_of(settings: Settings) -> Layout:
+    """Give the layout of the collected traces: one folder a node, or the head's newest tree."""
+    collects_all = uses_torchrun(settings) and settings.config.multi_node.collect_traces
+    return "combined" if collects_all and settings.suite == "distributed" else "single"
+
+
+def _search(
+    run: RunContext, execution: Execution, hosts: tuple[Host, ...], layout: Layout, errors: dict[str, str]
+) -> dict[Host, Found]:
+    roots = {host.name: execution.roots[host.name] for host in hosts}
+    known = {host.name: read_inventory(run, host.name) for host in hosts}
+    answers = search(run, roots, since_ns=execution.floors_ns, known=known)
+    errors.update({host: str(error) for host, error in answers.failed.items()})
+    found: dict[Host, Found] = {}
+    for host in hosts:
+        if host.name not in answers:
+            continue
+        files: list[dict[str, Any]] = answers[host.name]["files"]
+        traces = [entry for entry in files if is_trace(run.settings, entry["path"])]
+        if not traces:
+            stale = int(answers[host.name]["stale"])
+            older = f"; {stale} older ones were left alone" if stale else ""
+            errors[host.name] = f"{host.name} has no trace file {RULES_OUT_STALE} in {roots[host.name]}{older}"
+        if layout == "single" and traces:
+            tree = newest_tree(traces)
+            traces = [entry for entry in traces if tree_of(entry["path"]) == tree]
+        kept = traces + [entry for entry in files if not is_trace(run.settings, entry["path"]) and entry not in traces]
+        if kept:
+            found[host] = Found(
+                tuple(entry["path"] for entry in kept), tuple(sorted({tree_of(entry["path"]) for entry in traces}))
+            )
+    return found
+
+
+def _bring(run: RunContext, execution: Execution, host: Host, found: Found, layout: Layout) -> None:
+    timeout_s = run.settings.config.timeout_seconds
+    archive = f"{execution.work_dirs[host.name]}/collect.tar.gz"
+    pack = Ask(
+        "pack",
+        {"root": execution.roots[host.name], "files": list(found.files), "archive": archive},
+        timeout_s=timeout_s,
+    )
+    packed = run.ask({host.name: pack})[host.name]
+    local = run.folder.path / f".incoming-{file_name(host.name)}.tar.gz"
+    try:
+        run.fleet.fetch(host.name, str(packed["path"]), local)
+        _put_in_place(local, str(packed["sha256"]), run.folder.traces(layout, host.rank))
+    finally:
+        local.unlink(missing_ok=True)
+
+
+def _put_in_place(archive: Path, sha256: str, destination: Path) -> None:
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    if destination.exists():
+        shutil.rmtree(destination)
+    unpack(str(archive), sha256, str(destination))
+
+
+def _checks(hosts: tuple[Host, ...], errors: Mapping[str, str], usable: Mapping[str, object]) -> Iterator[Check]:
+    for host in hosts:
+        error = errors.get(host.name, "")
+        yield Check(
+            label=f"[trace collection] (host={host.name})",
+            state="failed" if error else "passed",
+            reason=error,
+            host=host.name,
+            fault="rig",
+            next_step=f"look at the workload's log of {host.name}: did it get as far as its profiled steps?"
+            if error
+            else "",
+        )
+    if not usable:
+        yield Check(
+            label="[trace collection] (artifact=torch_traces)",
+            state="failed",
+            fault="rig",
+            reason="no node gave a usable trace tree",
+            next_step="check that profiling is on and that the run has more steps than the profiler's schedule",
+        )

@@ -1,0 +1,114 @@
+"""The kernel-log scan of a run's window, host by host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+from pytest_aorta.checks import Check
+from pytest_aorta.fleet.ask import Answer, Ask
+from pytest_aorta.kernel_log.judge import Finding, Line, judge
+from pytest_aorta.reporting.json_report import write_text
+from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.products import Accelerator, LogWindow
+
+MAX_LINES = 20_000
+LISTED = 20
+# Drivers report a reset up to seconds after the processes are gone; without a GPU there is nothing to wait for.
+SETTLE_SECONDS: Mapping[Accelerator, float] = {"rocm": 3.0, "cuda": 3.0, "cpu": 0.0}
+UNREAD = {
+    "not_permitted": "reading it is not permitted; run as root or allow `sudo -n dmesg`",
+    "command_missing": "there is no dmesg command; install util-linux",
+    "overwritten": "the ring buffer no longer reaches back to the window's start; enlarge log_buf_len",
+    "failed": "dmesg failed",
+}
+
+
+def scan(run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator) -> tuple[list[Check], list[str]]:
+    """Read every host's kernel log since the run began and judge it.
+
+    Returns:
+        Checks (fatal findings and scans that could not be made) and notes (findings that only warn).
+    """
+    if not run.settings.config.kernel_log.enabled:
+        return [_not_scanned(host, "kernel_log.enabled is false") for host in windows], []
+    time.sleep(SETTLE_SECONDS[accelerator])
+    answers = run.fleet.perform(
+        {
+            host: Ask("kernel_log", {"since_uptime_s": window.since_uptime_s, "max_lines": MAX_LINES}, timeout_s=120)
+            for host, window in windows.items()
+        }
+    )
+    checks: list[Check] = []
+    notes: list[str] = []
+    for host, window in windows.items():
+        if host in answers.failed:
+            checks.append(_incomplete(run, host, answers.failed[host].reason))
+            continue
+        checks += _judge_host(run, host, window, answers[host], notes)
+    return checks, notes
+
+
+def _judge_host(run: RunContext, host: str, window: LogWindow, answer: Answer, notes: list[str]) -> Iterator[Check]:
+    if answer["boot_id"] != window.boot_id:
+        yield _check(host, "failed", f"{host} rebooted during the run", "find out why: console log, power, panic")
+        return
+    lines = [Line(float(e["stamp_s"]), e["facility"], e["level"], e["text"]) for e in answer["lines"]]
+    text = "".join(f"[{line.stamp_s:.6f}] {line.facility}.{line.level} {line.text}\n" for line in lines)
+    write_text(run.folder.kernel_log(host), text)
+    if answer["status"] != "read":
+        why = UNREAD.get(str(answer["status"]), "dmesg failed") + (f" ({answer['why']})" if answer.get("why") else "")
+        yield _incomplete(run, host, why)
+    findings = judge(lines)
+    fatal = [f for f in findings if f.severity == "fatal"]
+    for finding in findings:
+        log.info("%s: kernel log: %s %s x%d: %s", host, finding.severity, finding.class_, finding.count, finding.text)
+    notes += [_describe(host, f) for f in findings if f.severity == "degrade"][:LISTED]
+    if fatal:
+        listed = "; ".join(f"{f.class_}: {f.text}" + (f" (x{f.count})" if f.count > 1 else "") for f in fatal[:LISTED])
+        more = f"; and {len(fatal) - LISTED} more" if len(fatal) > LISTED else ""
+        yield _check(
+            host, "failed", f"{host}: kernel log: {listed}{more}", f"{host}: {fatal[0].action}: {fatal[0].reason}"
+        )
+    elif answer["status"] == "read":
+        log.info("%s: kernel log clean since launch (%d lines)", host, len(lines))
+
+
+def _describe(host: str, finding: Finding) -> str:
+    times = f" (x{finding.count})" if finding.count > 1 else ""
+    return f"{host}: kernel log: {finding.class_}: {finding.text}{times}; {finding.reason}"
+
+
+def _incomplete(run: RunContext, host: str, why: str) -> Check:
+    if not run.settings.config.kernel_log.required:
+        return _not_scanned(host, why)
+    return Check(
+        label=f"[evidence] (host={host}, check=kernel_log)",
+        state="failed",
+        host=host,
+        fault="rig",
+        reason=f"{host}: kernel-log scan incomplete: {why}",
+        next_step=f"make the kernel log of {host} readable, or set kernel_log.required to false",
+    )
+
+
+def _not_scanned(host: str, why: str) -> Check:
+    return Check(
+        label=f"[evidence] (host={host}, check=kernel_log)",
+        state="not_judged",
+        host=host,
+        subtest=False,
+        reason=f"kernel log of {host} not scanned: {why}",
+    )
+
+
+def _check(host: str, state: str, reason: str, next_step: str) -> Check:
+    return Check.model_validate(
+        {
+            "label": f"[evidence] (host={host}, check=kernel_log)",
+            "state": state,
+            "host": host,
+            "reason": reason,
+            "next_step": next_step,
+        }
+    )

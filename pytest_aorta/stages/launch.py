@@ -1,0 +1,142 @@
+"""test_launch_container: reach every host, prepare our folder there, start what the workload runs in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from pytest_aorta.checks import Check
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import CommandFailed, FleetError, HostError
+from pytest_aorta.fleet.ask import Answer, Ask
+from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.gating import Step
+from pytest_aorta.run.products import Accelerator, Containers, LogWindow
+from pytest_aorta.run.record import HostRecord
+from pytest_aorta.stages.command import python_command
+
+MIN_FREE_BYTES = 256 * 1024 * 1024
+PROBE = (
+    "import importlib.metadata as m, importlib.util as u, json, sys;"
+    "f = u.find_spec('torch') is not None;"
+    "print(json.dumps({'python': sys.version.split()[0], 'torch': m.version('torch') if f else None}))"
+)
+
+
+def launch_containers(run: RunContext) -> Containers:
+    """Start the node programs, look at each host, make the work folder, and start the containers if there are any."""
+    fleet = run.connect()
+    facts = run.ask(Ask("facts"))
+    for host, answer in facts.items():
+        run.folder.write_document(run.folder.facts(host), answer)
+        log.info("%s: %s, kernel %s, %s CPUs", host, answer["os"], answer["kernel"], answer["cpu_count"])
+    prepared = run.ask(Ask("prepare", {"path": run.work_dir}))
+    work_dirs = {host: str(answer["path"]) for host, answer in prepared.items()}
+    run.record.hosts({host: HostRecord(work_dir=work_dirs[host], state_dir=run.state_dir) for host in work_dirs})
+    run.on_teardown("work folders removed", lambda: _remove(run, work_dirs))
+    accelerator = resolve_accelerator(run.settings, facts)
+    checks = [*_devices(run.settings, facts, accelerator), *_free_space(prepared)]
+    _require_torch(run)
+    launched = run.engine.launch(fleet, tuple(fleet.hosts))
+    run.on_teardown(f"{run.engine.name}: containers removed", run.engine.remove)
+    clocks = run.ask(Ask("clock"))
+    return Containers(
+        engine=run.engine.name,
+        by_host=dict(launched),
+        work_dirs=work_dirs,
+        accelerator=accelerator,
+        log_windows={
+            host: LogWindow(boot_id=str(clock["boot_id"]), since_uptime_s=float(clock["uptime_s"]))
+            for host, clock in clocks.items()
+        },
+        checks=tuple(checks),
+    )
+
+
+def plan(settings: Settings) -> Iterator[Step]:
+    """Say what would be done on each host."""
+    for host in settings.cluster.hosts:
+        yield Step(host.name, f"start the node program ({settings.cluster.transport}), read facts and clocks")
+        yield Step(host.name, "make the work folder <work_dir>/<run-id>")
+        if needs_torch(settings):
+            yield Step(host.name, f"{' '.join(python_command(settings))}: check that torch is installed")
+        yield Step(host.name, "no container: the workload runs on the host itself")
+
+
+def resolve_accelerator(settings: Settings, facts: Mapping[str, Answer]) -> Accelerator:
+    """Give the configured accelerator; `auto` is what the head host has devices of."""
+    configured = settings.config.accelerator
+    if configured != "auto":
+        return configured
+    head = facts[settings.cluster.hosts[0].name]
+    if head["kfd"]:
+        return "rocm"
+    return "cuda" if head["nvidia"] else "cpu"
+
+
+def needs_torch(settings: Settings) -> bool:
+    """Tell whether Python with torch must be on the hosts: everything but a foreign workload started as it is."""
+    workload = settings.config.workload
+    return workload is None or workload.launcher == "torchrun"
+
+
+def _require_torch(run: RunContext) -> None:
+    if not needs_torch(run.settings):
+        return
+    python = python_command(run.settings)
+    answers = run.ask(Ask("run", {"argv": [*python, "-c", PROBE], "timeout_s": 60}, timeout_s=70))
+    problems: dict[str, HostError] = {}
+    for host, answer in answers.items():
+        if answer["exit_code"] != 0:
+            last = (str(answer["stderr"]).strip().splitlines() or ["no output"])[-1]
+            problems[host] = CommandFailed(host, f"{python[0]} exited {answer['exit_code']}: {last}")
+            continue
+        found = json.loads(answer["stdout"])
+        log.info("%s: Python %s, torch %s", host, found["python"], found["torch"])
+        if found["torch"] is None:
+            problems[host] = CommandFailed(
+                host, f"{python[0]} has no torch, which the workload needs; install it there or set `python`"
+            )
+    if problems:
+        raise FleetError(problems)
+
+
+def _devices(settings: Settings, facts: Mapping[str, Answer], accelerator: Accelerator) -> Iterator[Check]:
+    if accelerator == "cpu":
+        return
+    wanted = settings.config.gpus_per_node
+    for host, answer in facts.items():
+        nodes = answer["nvidia"] if accelerator == "cuda" else [p for p in answer["dri"] if "/renderD" in p]
+        present = bool(answer["kfd"]) if accelerator == "rocm" else bool(nodes)
+        if not present or len(nodes) < wanted:
+            yield Check(
+                label=f"[evidence] (host={host}, check=gpus)",
+                state="failed",
+                host=host,
+                actual=float(len(nodes)) if present else 0.0,
+                unit="GPUs",
+                reason=f"{host} shows {len(nodes)} {accelerator} devices, gpus_per_node is {wanted}",
+                next_step=f"on {host}, check the driver and the devices, or correct gpus_per_node",
+            )
+
+
+def _free_space(prepared: Mapping[str, Answer]) -> Iterator[Check]:
+    for host, answer in prepared.items():
+        free = int(answer["free_bytes"])
+        if free < MIN_FREE_BYTES:
+            yield Check(
+                label=f"[evidence] (host={host}, check=free_space)",
+                state="failed",
+                fault="rig",
+                host=host,
+                reason=(
+                    f"{host}: {free // 2**20} MiB free in {answer['path']}, at least {MIN_FREE_BYTES // 2**20} MiB "
+                    f"are needed; free space there or set work_dir"
+                ),
+            )
+
+
+def _remove(run: RunContext, work_dirs: Mapping[str, str]) -> None:
+    run.fleet.perform(
+        {host: Ask("remove", {"path": path}, timeout_s=120) for host, path in work_dirs.items()}
+    ).or_raise()

@@ -1,0 +1,59 @@
+"""The metrics of a run: what metrics.json holds, each with its unit and its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pytest_aorta.metric import Metric, RankValue
+from pytest_aorta.trace.metrics import quantities
+from pytest_aorta.trace.step_log import StepLog, performance
+from pytest_aorta.trace.summary import RankSummary
+
+WHOLE_TRACE = ("avg_iteration_time_ms", "std_iteration_time_ms", "min_iteration_time_ms", "max_iteration_time_ms")
+
+
+def collect_metrics(ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> dict[str, Metric]:
+    """Give every metric of a run by its name in metrics.json."""
+    return {**_of_traces(ranks), **_of_step_logs(logs)}
+
+
+def _of_traces(ranks: Sequence[RankSummary]) -> dict[str, Metric]:
+    source = " + ".join(sorted({rank.label for rank in ranks}))
+    counts = {rank.num_profiled_steps for rank in ranks}
+    num_steps = str(counts.pop()) if len(counts) == 1 else "a differing number of"
+    whole = f"{source}; whole trace, {num_steps} profiled steps"
+    return {
+        name: Metric(
+            value=_number(found.value),
+            unit=found.unit,
+            source=whole if name in WHOLE_TRACE else source,
+            per_rank=_per_rank(found.per_rank),
+            why=found.why,
+        )
+        for name, found in quantities(ranks).items()
+    }
+
+
+def _of_step_logs(logs: Sequence[StepLog]) -> dict[str, Metric]:
+    found = performance(logs)
+    source = f"step log; {found.num_steady_steps} steady steps outside the profiler's window"
+
+    def metric(value: float | None, unit: str, per_rank: Iterable[tuple[int | None, float | None]] = ()) -> Metric:
+        why = (found.why or "the workload does not count them") if value is None else ""
+        return Metric(value=value, unit=unit, source=source, per_rank=_per_rank(per_rank), why=why)
+
+    return {
+        "step_time_ms_median": metric(found.step_time_ms_median, "ms", found.rank_step_time_ms_median),
+        "step_time_ms_p95": metric(found.step_time_ms_p95, "ms"),
+        "step_time_ms_max": metric(found.step_time_ms_max, "ms"),
+        "samples_per_second": metric(found.samples_per_second, "samples/s"),
+        "tokens_per_second_per_gpu": metric(found.tokens_per_second_per_gpu, "tokens/s"),
+    }
+
+
+def _per_rank(values: Iterable[tuple[int | None, float | None]]) -> tuple[RankValue, ...]:
+    return tuple(RankValue(rank=-1 if rank is None else rank, value=_number(value)) for rank, value in values)
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,173 @@
+"""test_parse_results: turn traces and step logs into metrics, and say what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from pytest_aorta.checks import Check
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import StageError
+from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.gating import Step
+from pytest_aorta.run.products import Artifacts, RankRow, Result
+from pytest_aorta.stages.measures import collect_metrics
+from pytest_aorta.trace.metrics import shares
+from pytest_aorta.trace.ranks import Summaries, summarize
+from pytest_aorta.trace.step_log import StepLog, read_step_logs
+from pytest_aorta.trace.summary import RankSummary
+
+
+def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
+    """Read every trace and step log that was collected, and write metrics.json."""
+    if artifacts.torch_traces is None:
+        raise StageError("no traces were collected; look at test_collect_traces")
+    root = run.folder.path / artifacts.torch_traces
+    summaries = summarize(root, _traces(run.settings, root), on_progress=_progress(run))
+    for error in summaries.errors:
+        log.warning("%s: %s", error.file, error.error)
+    if not summaries.ranks:
+        why = "; ".join(f"{error.file}: {error.error}" for error in summaries.errors) or "no trace file"
+        raise StageError(f"no trace could be read: {why}")
+    logs = read_step_logs(root)
+    run.folder.write_metrics(collect_metrics(summaries.ranks, logs))
+    missing = _missing(run.settings, summaries.ranks)
+    checks = (
+        *_unreadable(summaries),
+        *_missing_check(run.settings, missing),
+        *_without_communication(run.settings, summaries),
+        *_without_gpu(artifacts, summaries.ranks),
+        *_checksums(logs),
+    )
+    warnings = [f"{rank.file}: {text}" for rank in summaries.ranks for text in rank.warnings]
+    lost = [f"{rank.file}: {rank.events_lost} events lost" for rank in summaries.ranks if rank.events_lost]
+    labels = sorted({rank.label for rank in summaries.ranks})
+    steps = {rank.num_profiled_steps for rank in summaries.ranks}
+    return Result(
+        source=" + ".join(labels),
+        num_profiled_steps=steps.pop() if len(steps) == 1 else None,
+        ranks=tuple(_row(rank) for rank in summaries.ranks),
+        missing_ranks=tuple(sorted(missing)),
+        checks=checks,
+        notes=(*warnings, *lost),
+    )
+
+
+def plan(settings: Settings) -> Iterator[Step]:
+    """Say how the traces would be read."""
+    yield Step(
+        "here", f"read the collected traces (analysis.parser: {settings.config.analysis.parser}), write metrics.json"
+    )
+
+
+def _traces(settings: Settings, root: Path) -> list[Path] | None:
+    """Give a foreign workload's trace files, which may have any name; None lets the trace engine look for them."""
+    workload = settings.config.workload
+    if workload is None or not workload.traces:
+        return None
+    return sorted(path for path in root.rglob(workload.traces.rpartition("/")[2]) if path.is_file())
+
+
+def _progress(run: RunContext) -> Callable[[int, int], None]:
+    def say(done: int, total: int) -> None:
+        run.progress(f"parsed {done} of {total} traces")
+
+    return say
+
+
+def _row(rank: RankSummary) -> RankRow:
+    ratios = shares(rank)
+    return RankRow(
+        rank=rank.rank if rank.rank is not None else -1,
+        device=str(rank.device) if rank.device is not None else None,
+        source=rank.label,
+        total_time_us=rank.total_time_us,
+        compute_ratio=ratios.compute_ratio,
+        comm_ratio=ratios.comm_ratio,
+        overlap_ratio=ratios.overlap_ratio,
+    )
+
+
+def _missing(settings: Settings, ranks: Sequence[RankSummary]) -> set[int]:
+    workload = settings.config.workload
+    if workload is not None and workload.launcher == "none":
+        return set()
+    nodes = (
+        1
+        if settings.suite == "single" or not settings.config.multi_node.collect_traces
+        else len(settings.cluster.hosts)
+    )
+    return set(range(nodes * settings.nproc_per_node)) - {rank.rank for rank in ranks if rank.rank is not None}
+
+
+def _unreadable(summaries: Summaries) -> Iterator[Check]:
+    for error in summaries.errors:
+        yield Check(
+            label=f"[evidence] (check=trace, file={Path(error.file).name})",
+            state="failed",
+            fault="rig",
+            subtest=False,
+            reason=error.error,
+            next_step="was the rank killed while it wrote its trace? See its log",
+        )
+
+
+def _missing_check(settings: Settings, missing: set[int]) -> Iterator[Check]:
+    if missing:
+        names = ", ".join(str(rank) for rank in sorted(missing)[:16]) + (", ..." if len(missing) > 16 else "")
+        per_node = settings.nproc_per_node
+        hosts = settings.cluster.hosts
+        where = sorted({hosts[rank // per_node].name for rank in missing if rank // per_node < len(hosts)})
+        yield Check(
+            label="[evidence] (check=missing_ranks)",
+            state="failed",
+            fault="rig",
+            subtest=False,
+            reason=f"no trace of rank {names} (on {', '.join(where)}); metrics are those of the others",
+            next_step="see the logs of these ranks, or correct gpus_per_node and nproc_per_node",
+        )
+
+
+def _without_communication(settings: Settings, summaries: Summaries) -> Iterator[Check]:
+    silent = [rank for rank in summaries.ranks if rank.lacks_communication]
+    if silent:
+        names = ", ".join(str(rank.rank) for rank in silent[:16])
+        yield Check(
+            label="[evidence] (check=communication)",
+            state="failed",
+            subtest=False,
+            fault="workload",
+            reason=f"no communication in the trace of rank {names} although the world has {silent[0].world_size} ranks",
+            next_step="does the workload really train together? Check its distributed mode",
+        )
+
+
+def _without_gpu(artifacts: Artifacts, ranks: Sequence[RankSummary]) -> Iterator[Check]:
+    without = [rank for rank in ranks if not rank.num_gpu_events]
+    if without and artifacts.accelerator != "cpu":
+        names = ", ".join(str(rank.rank) for rank in without[:16])
+        yield Check(
+            label="[evidence] (check=gpu_events)",
+            state="failed",
+            subtest=False,
+            fault="rig",
+            reason=f"no GPU event in the trace of rank {names} although accelerator is {artifacts.accelerator}",
+            next_step="check that the profiler records GPU activity (permissions, another profiler attached)",
+        )
+
+
+def _checksums(logs: Sequence[StepLog]) -> Iterator[Check]:
+    """Ranks that hold the same weights must agree on them at the end."""
+    sums: dict[str, list[int]] = {}
+    for step_log in logs:
+        if step_log.weights_checksum is not None:
+            sums.setdefault(step_log.weights_checksum, []).append(step_log.rank)
+    if len(sums) > 1:
+        minority = min(sums.values(), key=len)
+        yield Check(
+            label="[evidence] (check=weights_checksum)",
+            state="failed",
+            subtest=False,
+            reason=f"different weights at the end: {sums}; the minority is rank {', '.join(map(str, minority))}",
+            next_step="suspect silent data corruption: run again, then drain the minority's host if it repeats",
+        )

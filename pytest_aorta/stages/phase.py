@@ -1,0 +1,152 @@
+"""A phase: one long command on every host, followed to its end or to its deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_aorta.errors import HostError, LeaseLost
+from pytest_aorta.fleet.ask import Ask, Event
+from pytest_aorta.run.context import RunContext, log
+
+POLL_SECONDS = 0.5
+GRACE_SECONDS = 10
+
+
+@dataclass(slots=True)
+class Phase:
+    """What is known of a running phase: exit codes by host as they come, and why it was given up, if it was."""
+
+    name: str
+    hosts: tuple[str, ...]
+    started_at: float = field(default_factory=time.monotonic)
+    exits: dict[str, int | None] = field(default_factory=dict)
+    signals: dict[str, str | None] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    given_up: str = ""
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the launch."""
+        return time.monotonic() - self.started_at
+
+    @property
+    def over(self) -> bool:
+        """Tell whether every host has ended."""
+        return len(self.exits) + len(self.lost) == len(self.hosts)
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """Hosts whose command ended badly, with exit code or negative signal number."""
+        return {host: code for host, code in self.exits.items() if code}
+
+
+def start_phase(
+    run: RunContext,
+    name: str,
+    commands: Mapping[str, Sequence[str]],
+    *,
+    cwd: Mapping[str, str],
+    env: Mapping[str, str],
+    logs: Mapping[str, str],
+) -> Phase:
+    """Start a command on each host in a process group of its own, its output followed."""
+    for host, argv in commands.items():
+        log.info("%s: %s: %s", name, host, " ".join(argv))
+    phase = Phase(name, tuple(commands))
+    run.on_teardown(f"{name} logs kept", lambda: bring_logs(run, name, logs))
+    run.on_teardown(f"{name} stopped", lambda: stop_phase(run, name))
+    run.ask(
+        {
+            host: Ask(
+                "start",
+                {
+                    "name": name,
+                    "argv": list(run.engine.argv(host, argv, env)),
+                    "cwd": cwd[host],
+                    "env": dict(env),
+                    "log": logs[host],
+                    "follow": True,
+                },
+            )
+            for host, argv in commands.items()
+        }
+    )
+    return phase
+
+
+def follow(
+    run: RunContext,
+    phase: Phase,
+    *,
+    timeout_s: float,
+    on_lines: Callable[[str, list[str]], None],
+    each_round: Callable[[Phase], None] | None = None,
+) -> None:
+    """Follow a phase until every host has ended, it is given up, or `timeout_s` is over.
+
+    `each_round` may set `phase.given_up`; whoever still runs then is left to `stop_phase`.
+    """
+    while not phase.over and not phase.given_up:
+        for event in run.fleet.events(POLL_SECONDS):
+            _take(phase, event, on_lines)
+        if phase.elapsed_s > timeout_s and not phase.over:
+            phase.given_up = f"no end within timeout_seconds={timeout_s:g}"
+        if each_round is not None and not phase.over and not phase.given_up:
+            each_round(phase)
+
+
+def stop_phase(run: RunContext, name: str) -> dict[str, str]:
+    """End a phase's process groups on every host: TERM, a grace, KILL; harmless when they have ended.
+
+    Returns:
+        By host, how the group went: ended, terminated or killed.
+
+    Raises:
+        LeaseLost: processes would not die.
+    """
+    asks = Ask("stop", {"names": [name], "grace_s": GRACE_SECONDS}, timeout_s=GRACE_SECONDS + 20)
+    how: dict[str, str] = {}
+    for host, answer in run.fleet.perform(asks).items():
+        how[host] = str(answer["stopped"].get(name, "ended"))
+        if answer["left"]:
+            raise LeaseLost(host, f"{name}: processes {answer['left']} did not end; look for uninterruptible sleep (D)")
+    return how
+
+
+def bring_logs(run: RunContext, name: str, logs: Mapping[str, str]) -> dict[str, str]:
+    """Copy a phase's log of every host into the run folder, unless it is there.
+
+    Returns:
+        By artifact name (`<phase>_log_node_<rank>`), the path relative to the run folder.
+    """
+    brought: dict[str, str] = {}
+    for host in run.group:
+        local = run.folder.phase_log(name, host.rank)
+        if not local.exists() and host.name in logs:
+            try:
+                run.fleet.fetch(host.name, logs[host.name], local)
+            except HostError as error:
+                log.warning("%s log of %s was not brought back: %s", name, host.name, error)
+                continue
+        if local.exists():
+            brought[f"{name}_log_node_{host.rank}"] = run.folder.relative(local)
+    return brought
+
+
+def _take(phase: Phase, event: Event, on_lines: Callable[[str, list[str]], None]) -> None:
+    if event.kind == "lost":
+        phase.lost[event.host] = str(event.data.get("message", "its node program ended"))
+        return
+    if event.data.get("name") != phase.name:
+        return
+    if event.kind == "lines":
+        on_lines(event.host, [str(line) for line in event.data["lines"]])
+    else:
+        phase.exits[event.host] = _code(event)
+
+
+def _code(event: Event) -> int | None:
+    code, number = event.data.get("exit_code"), event.data.get("signal")
+    return -int(number) if number else code

@@ -1,0 +1,77 @@
+"""test_build_rccl: build the communication library on every host, or do without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pytest_aorta.checks import Check
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.gating import NotNeeded, Step
+from pytest_aorta.run.products import Containers, Fabric, Rccl, WorkloadTree
+from pytest_aorta.stages.command import environment
+from pytest_aorta.stages.phase import bring_logs, follow, start_phase, stop_phase
+
+PRINTED = re.compile(r"^(?:rccl[_ ])?(commit|library)\s*[:=]\s*(\S+)\s*$", re.IGNORECASE)
+
+
+def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabric: Fabric) -> Rccl:
+    """Run the build script on every host at once; what it prints as commit and library is kept."""
+    config = run.settings.config
+    printed: dict[str, dict[str, str]] = {host: {} for host in tree.root}
+
+    def keep(host: str, lines: list[str]) -> None:
+        for line in lines:
+            log.info("%s: %s", host, line)
+            if found := PRINTED.match(line):
+                printed[host][found[1].lower()] = found[2]
+
+    logs = {host: f"{path}/rccl.log" for host, path in containers.work_dirs.items()}
+    phase = start_phase(
+        run,
+        "rccl",
+        {host: ["bash", config.build_script] for host in tree.root},
+        cwd=tree.root,
+        env=environment(run.settings, containers.accelerator),
+        logs=logs,
+    )
+    try:
+        follow(run, phase, timeout_s=config.timeout_seconds, on_lines=keep)
+    finally:
+        stop_phase(run, "rccl")
+    bring_logs(run, "rccl", logs)
+    checks = [
+        Check(
+            label=f"[evidence] (host={host}, check=rccl_build)",
+            state="failed",
+            host=host,
+            fault="rig",
+            subtest=False,
+            reason=f"{host}: {config.build_script} ended with {code}; rccl-node-<rank>.log has its output",
+        )
+        for host, code in {**phase.failed, **phase.lost}.items()
+    ]
+    if phase.given_up:
+        checks.append(
+            Check(label="rccl", state="failed", fault="rig", subtest=False, reason=f"RCCL build: {phase.given_up}")
+        )
+    commits = {values.get("commit") for values in printed.values()}
+    if len(commits) > 1:
+        seen = ", ".join(f"{host} {values.get('commit')}" for host, values in printed.items())
+        checks.append(
+            Check(label="rccl", state="failed", subtest=False, reason=f"the hosts built different commits: {seen}")
+        )
+    head = printed[run.head.name]
+    return Rccl(built=True, library=head.get("library"), commit=head.get("commit"), checks=tuple(checks))
+
+
+def build_is_skipped(settings: Settings) -> NotNeeded | None:
+    """The configuration does without a build."""
+    return NotNeeded("skip_rccl_build=true", Rccl()) if settings.skip_rccl_build else None
+
+
+def plan(settings: Settings) -> Iterator[Step]:
+    """Say what would be built."""
+    for host in settings.cluster.hosts:
+        yield Step(host.name, f"bash {settings.config.build_script} (branch {settings.config.rccl.branch})")

@@ -1,0 +1,36 @@
+"""test_teardown: take away whatever the run made, and say what could not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_aorta.checks import Check
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.gating import Step
+from pytest_aorta.run.products import Removed
+
+
+def tear_down(run: RunContext) -> Removed:
+    """Undo everything that was registered, newest first; each is tried whatever became of the others."""
+    done, problems = run.close()
+    for what in done:
+        log.info("teardown: %s", what)
+    checks = tuple(
+        Check(
+            label="[teardown]",
+            state="failed",
+            fault="rig",
+            subtest=False,
+            reason=problem,
+            next_step=f"run `aorta clean {run.folder.run_id}` when the host answers again",
+        )
+        for problem in problems
+    )
+    return Removed(what=tuple(done), checks=checks)
+
+
+def plan(settings: Settings) -> Iterator[Step]:
+    """Say what would be taken away."""
+    for host in settings.cluster.hosts:
+        yield Step(host.name, "end what still runs, remove <work_dir>/<run-id>, let the node program leave")

@@ -1,0 +1,47 @@
+"""test_validate_thresholds: hold every configured gate against the run's metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import StageError
+from pytest_aorta.gates.rules import Rule
+from pytest_aorta.gates.thresholds import gate, judge_all, rules, tally
+from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.gating import NotNeeded, Step
+from pytest_aorta.run.products import Result, Verdicts
+
+
+def validate_thresholds(run: RunContext, result: Result) -> Verdicts:
+    """Judge all gates before any of them is reported, so that none is lost."""
+    try:
+        metrics = run.folder.read_metrics()
+    except (OSError, ValueError, KeyError) as error:
+        raise StageError(f"{run.folder.metrics} cannot be read ({error}); select test_parse_results too") from error
+    checks = judge_all(all_rules(run.settings), metrics)
+    return Verdicts(
+        enforced=True,
+        checks=checks,
+        failure=tally(checks) if any(check.failed for check in checks) else "",
+    )
+
+
+def all_rules(settings: Settings) -> tuple[Rule, ...]:
+    """Give the documented thresholds in table order, then the gates as configured."""
+    gates = tuple(gate(g.metric, g.kind, g.value, tolerance=g.tolerance, over=g.over) for g in settings.config.gates)
+    return (*rules(settings.thresholds.model_dump()), *gates)
+
+
+def not_enforced(settings: Settings) -> NotNeeded | None:
+    """The configuration records without judging."""
+    if settings.config.enforce_thresholds:
+        return None
+    reason = "enforce_thresholds=false; metrics are recorded without threshold assertions"
+    return NotNeeded(reason, Verdicts(enforced=False))
+
+
+def plan(settings: Settings) -> Iterator[Step]:
+    """Say which gates would be judged."""
+    for rule in all_rules(settings):
+        yield Step("here", f"{rule.label_key}: {rule.kind} {rule.limit:g}")

@@ -1,0 +1,218 @@
+"""Watching a running workload: steps, ranks, stalls, and who failed first."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.fleet.ask import Answer, Ask
+from pytest_aorta.reporting.terminal import Pulse, progress_text
+from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.stages.phase import POLL_SECONDS, Phase
+
+LAST_LINES = 40
+MEDIANS_OF_SILENCE = 10
+RANKS_EVERY_SECONDS = 5.0
+STACKS_WITHIN_SECONDS = 5.0
+SILENCE_SAID_SECONDS = 30.0
+
+# torchrun marks the lines of a rank ("[default1]:") and reports a failed rank by its local number.
+RANK_MARK = re.compile(r"^\[[A-Za-z_]*(\d+)\]:\s?")
+RANK_FAILED = re.compile(r"exitcode\s*:\s*(-?\d+)\)?\s+local_rank:\s*(\d+)")
+STACK_BEGINS = re.compile(r"most recent call first")
+STACK_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+) in (\S+)')
+
+
+@dataclass(slots=True)
+class Watch:
+    """What a running workload has shown so far."""
+
+    settings: Settings
+    first_step_at: float | None = None
+    last_step_at: float | None = None
+    step: int | None = None
+    max_steps: int | None = None
+    step_ms: deque[float] = field(default_factory=lambda: deque(maxlen=200))
+    last_beat: dict[str, Any] = field(default_factory=dict)
+    ranks: set[int] = field(default_factory=set)
+    tails: dict[str, deque[str]] = field(default_factory=dict)
+    failures: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    stacks: dict[str, list[str]] = field(default_factory=dict)
+    stalled: str = ""
+    failed_at: float | None = None
+    said_at: float = 0.0
+    ranks_at: float = 0.0
+    last_line_at: float = field(default_factory=time.monotonic)
+
+    def lines(self, host: str, lines: list[str]) -> None:
+        """Take complete log lines of a host."""
+        tail = self.tails.setdefault(host, deque(maxlen=LAST_LINES))
+        self.last_line_at = time.monotonic()
+        for line in lines:
+            tail.append(line)
+            log.info("%s: %s", host, line)
+            mark = RANK_MARK.match(line)
+            text = line[mark.end() :] if mark else line
+            if text.startswith("{"):
+                self._beat(text)
+            elif found := RANK_FAILED.search(line):
+                self.failures.setdefault(host, []).append((int(found[2]), int(found[1])))
+            elif STACK_BEGINS.search(text) or STACK_FRAME.match(text):
+                self.stacks.setdefault(f"{host} local rank {mark[1] if mark else '?'}", []).append(text)
+
+    def _beat(self, text: str) -> None:
+        try:
+            beat = json.loads(text)
+        except ValueError:
+            return
+        if not isinstance(beat, dict) or beat.get("aorta") != "step":
+            return
+        self.last_beat = beat
+        self.last_step_at = time.monotonic()
+        self.first_step_at = self.first_step_at or self.last_step_at
+        if isinstance(step := beat.get("step"), int):
+            self.step = step
+        if isinstance(most := beat.get("max_steps"), int):
+            self.max_steps = most
+        if isinstance(ms := beat.get("step_ms"), (int, float)):
+            self.step_ms.append(float(ms))
+
+    @property
+    def stall_limit_s(self) -> float:
+        """Seconds without a step after which the run counts as hung: stall_seconds, or 10 median steps if longer."""
+        median_s = statistics.median(self.step_ms) / 1000 if self.step_ms else 0.0
+        return max(float(self.settings.config.stall_seconds), MEDIANS_OF_SILENCE * median_s)
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the last step, or since the last line of a workload that does not tell its steps."""
+        return time.monotonic() - (self.last_step_at or self.last_line_at)
+
+    def progress_line(self, phase: Phase) -> str:
+        """Give the state in one line: elapsed of limit, hosts, step, loss, ms a step."""
+        return progress_text(
+            Pulse(
+                stage=phase.name,
+                elapsed_s=phase.elapsed_s,
+                limit_s=float(self.settings.config.timeout_seconds),
+                num_alive=len(phase.hosts) - len(phase.exits) - len(phase.lost),
+                num_hosts=len(phase.hosts),
+                step=self.step,
+                max_steps=self.max_steps,
+                loss=_number(self.last_beat.get("loss")),
+                step_ms=_number(self.last_beat.get("step_ms")),
+                stalled_s=self.silent_s if self.step is not None and self.silent_s > SILENCE_SAID_SECONDS else None,
+            )
+        )
+
+    def first_cause(self, host: str, code: int | None) -> str:
+        """Say who failed on a host: the rank as torchrun tells it, else the exit code; then the last error line."""
+        failures = self.failures.get(host)
+        if failures:
+            local_rank, rank_code = failures[0]
+            rank = self._rank(host, local_rank)
+            said = f"{host}: rank {rank} {_ended(rank_code)}"
+        else:
+            said = f"{host}: the workload {_ended(code)}"
+        hint = self._last_error(host)
+        return f"{said}: {hint}" if hint else said
+
+    def _rank(self, host: str, local_rank: int) -> int:
+        node = next(h.rank for h in self.settings.cluster.hosts if h.name == host)
+        return node * self.settings.nproc_per_node + local_rank
+
+    def _last_error(self, host: str) -> str:
+        ranked = [RANK_MARK.sub("", line).strip() for line in self.tails.get(host, ()) if RANK_MARK.match(line)]
+        errors = [line for line in ranked if re.match(r"^(\w+\.)*\w*(Error|Exception)\b|^error:|^train\.py: ", line)]
+        return (errors or [""])[-1][:300]
+
+
+def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
+    """One look at a running phase: progress, ranks, fail-fast, stall."""
+    now = time.monotonic()
+    if now - watch.said_at > (1.0 if watch.step is not None else 5.0):
+        watch.said_at = now
+        run.progress(watch.progress_line(phase))
+    due = now - watch.ranks_at > RANKS_EVERY_SECONDS or (watch.first_step_at is not None and not watch.ranks)
+    if due:
+        watch.ranks_at = now
+        watch.ranks |= running_ranks(run, phase)
+    _fail_fast(watch, phase, now)
+    if not phase.given_up and watch.silent_s > watch.stall_limit_s:
+        _stall(run, watch, phase)
+
+
+def running_ranks(run: RunContext, phase: Phase) -> set[int]:
+    """Ask the nodes which ranks have a process now."""
+    answers = run.fleet.perform(Ask("processes", timeout_s=10))
+    ranks: set[int] = set()
+    for answer in answers.values():
+        ranks |= {int(p["rank"]) for p in _descendants(answer, phase.name) if p.get("rank") is not None}
+    return ranks
+
+
+def _descendants(answer: Answer, name: str) -> list[dict[str, Any]]:
+    group = answer["groups"].get(name) or {}
+    return list(group.get("descendants", ()))
+
+
+def _fail_fast(watch: Watch, phase: Phase, now: float) -> None:
+    if not (phase.failed or phase.lost or watch.failures):
+        return
+    watch.failed_at = watch.failed_at or now
+    grace = watch.settings.config.failure_grace_seconds
+    if now - watch.failed_at > grace:
+        running = [host for host in phase.hosts if host not in phase.exits and host not in phase.lost]
+        phase.given_up = f"{', '.join(running)} still ran {grace:g} s after the first failure and was ended"
+
+
+def _stall(run: RunContext, watch: Watch, phase: Phase) -> None:
+    """Ask every rank for its Python stacks before anything is killed, and say where they hang."""
+    silent = watch.silent_s
+    run.progress(f"no new step for {silent:.0f} s: taking stacks")
+    watch.stacks.clear()
+    run.fleet.perform(Ask("signal", {"name": phase.name, "signal": "USR1", "catching_only": True}, timeout_s=10))
+    deadline = time.monotonic() + STACKS_WITHIN_SECONDS
+    expected = run.settings.nproc_per_node * len(phase.hosts)
+    while time.monotonic() < deadline and len(watch.stacks) < expected:
+        for event in run.fleet.events(POLL_SECONDS):
+            if event.kind == "lines" and event.data.get("name") == phase.name:
+                watch.lines(event.host, [str(line) for line in event.data["lines"]])
+    where = "; ".join(f"{rank} in {top}" for rank, top in sorted(hanging_at(watch.stacks).items()))
+    step = f" after step {watch.step}" if watch.step is not None else " before the first step"
+    watch.stalled = f"no step for {silent:.0f} s{step}" + (
+        f": {where}" if where else "; no rank answered with its stacks"
+    )
+    phase.given_up = watch.stalled
+
+
+def hanging_at(stacks: dict[str, list[str]]) -> dict[str, str]:
+    """Give, for each rank, the innermost frame of its main thread, our workload's or torch.distributed's first.
+
+    faulthandler writes the current thread last, innermost frame first.
+    """
+    tops: dict[str, str] = {}
+    for rank, lines in stacks.items():
+        starts = [i for i, line in enumerate(lines) if STACK_BEGINS.search(line)]
+        frames = [found for line in lines[starts[-1] if starts else 0 :] if (found := STACK_FRAME.match(line))]
+        telling = [f for f in frames if "/torch/distributed/" not in f[1] or "wrapper" not in f[3]]
+        if frames:
+            path, number, function = (telling or frames)[0].groups()
+            tops[rank] = f"{function} ({path.rpartition('/')[2]}:{number})"
+    return tops
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _ended(code: int | None) -> str:
+    if code is None:
+        return "did not end"
+    return f"was ended by signal {-code}" if code < 0 else f"exited {code}"

@@ -1,0 +1,73 @@
+"""StageSuite: the stage tests as a collector of their own, independent of paths, ini files and conftests."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pytest_aorta.run.gating import Stage
+
+TESTS = "pytest_aorta.suite.test_aorta"
+OUR_FIXTURES = frozenset({"aorta", "subtests", "request"})
+TRUSTED_MODULES = ("_pytest", "pytest_subtests", "pytest_aorta")
+
+
+class StageSuite(pytest.Module):
+    """The stage tests of one suite under the node id `aorta_single` or `aorta_distributed`."""
+
+    stages: Sequence[Stage] = ()
+
+    def _getobj(self) -> ModuleType:
+        return importlib.import_module(TESTS)
+
+    def collect(self) -> Iterator[StageItem]:
+        """Give one item a stage, in the order of the table."""
+        for stage in self.stages:
+            item: StageItem = StageItem.from_parent(self, name=stage.test, callobj=getattr(self.obj, stage.test))
+            item.stage = stage
+            _keep_own_fixtures(item)
+            yield item
+
+
+class StageItem(pytest.Function):
+    """One stage test."""
+
+    stage: Stage
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Say where it stands: under the suite's name, not in the file that happens to hold it."""
+        return self.config.rootpath / self.nodeid.partition("::")[0], None, self.name
+
+
+def stage_suite(session: pytest.Session, name: str, stages: Sequence[Stage]) -> StageSuite:
+    """Make the collector of a suite."""
+    path = Path(str(importlib.import_module(TESTS).__file__))
+    suite: StageSuite = StageSuite.from_parent(session, path=path, nodeid=name)
+    suite.name = name
+    suite.stages = stages
+    # Whatever filters a project sets, a warning of ours or of a library never decides about a cluster.
+    suite.add_marker(pytest.mark.filterwarnings("default"))
+    return suite
+
+
+def in_table_order(items: list[pytest.Item], stages: Sequence[Stage]) -> None:
+    """Put the stage tests first and in the table's order, whatever another plugin made of it."""
+    place = {stage.test: index for index, stage in enumerate(stages)}
+    own = [item for item in items if isinstance(item, StageItem)]
+    own.sort(key=lambda item: place[item.stage.test])
+    items[:] = [*own, *(item for item in items if not isinstance(item, StageItem))]
+
+
+def _keep_own_fixtures(item: pytest.Function) -> None:
+    """Leave out every fixture of a conftest: autouse ones, and namesakes of ours."""
+    info = item._fixtureinfo  # noqa: SLF001  pytest offers no way to collect an item without a project's autouse fixtures
+    info.names_closure[:] = [name for name in info.names_closure if name in OUR_FIXTURES]
+    for name, definitions in list(info.name2fixturedefs.items()):
+        own = [d for d in definitions if str(d.func.__module__).startswith(TRUSTED_MODULES)]
+        if own:
+            info.name2fixturedefs[name] = own

@@ -1,0 +1,204 @@
+"""Opening a run: from options to settings, and from settings to a pipeline of stages."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from pytest_aorta import __version__
+from pytest_aorta.config.load import load
+from pytest_aorta.config.settings import Settings, restore
+from pytest_aorta.config.threshold_file import load_thresholds
+from pytest_aorta.errors import ConfigError, Fault
+from pytest_aorta.plugin import LAST_RUN, Activation
+from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.folder import RunFolder, new_run_id
+from pytest_aorta.run.gating import Pipeline, Stage
+from pytest_aorta.run.hosts import engine_of, fleet_of
+from pytest_aorta.run.interruption import Interruption
+from pytest_aorta.run.products import stored_types
+from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, now, read
+from pytest_aorta.table import STAGES, stages_of
+
+DEFAULT_OUTPUT = "aorta_results"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """An earlier run, taken up: files only, nothing live."""
+
+    folder: RunFolder
+    record: RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was asked for: settings, and the stored run they are applied to, if any."""
+
+    settings: Settings
+    stored: StoredRun | None
+    report_dir: Path
+
+    @property
+    def suite_name(self) -> str:
+        """The name under which tests and reports stand: aorta_single or aorta_distributed."""
+        return f"aorta_{self.settings.suite}"
+
+    @property
+    def report_stem(self) -> str:
+        """The reports' file name; those of a later judging stand beside the run's own."""
+        return f"{self.suite_name}-rejudged" if self.stored else self.suite_name
+
+
+def open_run(config: pytest.Config, found: Activation) -> Opened:
+    """Read the settings that the options ask for; nothing is made or contacted.
+
+    Raises:
+        ConfigError: every fault of files and options at once.
+    """
+    option = config.option
+    cwd = config.invocation_params.dir
+    report_dir = cwd / option.aorta_report_dir
+    stored = _stored(found.run, report_dir, cwd / (option.aorta_output or DEFAULT_OUTPUT)) if found.run else None
+    thresholds = cwd / option.aorta_thresholds if option.aorta_thresholds else None
+    if found.config_file is not None:
+        settings = load(
+            found.config_file,
+            cluster=cwd / option.aorta_cluster if option.aorta_cluster else None,
+            thresholds=thresholds,
+            sets=option.aorta_set,
+            output=cwd / option.aorta_output if option.aorta_output else None,
+            suite=option.aorta_suite,
+            cwd=cwd,
+        )
+    elif stored is not None:
+        _refuse_unused(option)
+        settings = restore(stored.record.config)
+        if thresholds is not None:
+            settings = replace(settings, thresholds=load_thresholds(thresholds))
+    else:
+        raise ConfigError("no configuration; give --aorta-config FILE")
+    return Opened(settings, stored, report_dir)
+
+
+def begin_run(opened: Opened, interruption: Interruption, selected: Sequence[Stage]) -> Pipeline:
+    """Make the run folder and the record of a new run, or take up the stored one.
+
+    Raises:
+        ConfigError: the output folder cannot be written, or this version cannot reach the hosts as asked.
+    """
+    settings = opened.settings
+    fleet, engine = fleet_of(settings), engine_of(settings)
+    if opened.stored is None:
+        folder = RunFolder.create(settings.output_dir, new_run_id())
+        keeper = RecordKeeper.begin(
+            folder,
+            suite=settings.suite,
+            plan=tuple(stage.test for stage in stages_of(settings.suite)),
+            config=settings.document(),
+            inputs={item.kind: str(item.path) for item in settings.inputs},
+            environment=environment(),
+        )
+    else:
+        folder = replace(opened.stored.folder, judgement=now().replace(":", ""))
+        keeper = JudgementKeeper(folder, opened.stored.record)
+    run = RunContext(
+        settings=settings, folder=folder, record=keeper, fleet=fleet, engine=engine, interruption=interruption
+    )
+    if opened.stored is not None:
+        for kind in stored_types().values():
+            if (product := opened.stored.record.product(kind)) is not None:
+                run.products[kind] = product
+    return Pipeline(run, STAGES)
+
+
+def refuse_live(selected: Sequence[Stage]) -> None:
+    """Refuse stages that need something a stored run no longer has.
+
+    Raises:
+        ConfigError: names them, and what to do instead.
+    """
+    live = [stage.test for stage in selected if not stage.rejudges]
+    if live:
+        rejudging = ", ".join(stage.test for stage in stages_of("distributed") if stage.rejudges)
+        raise ConfigError(
+            f"{', '.join(live)} needs live hosts and cannot be done on a stored run; start a new run with "
+            f"--aorta-config FILE, or select among {rejudging}"
+        )
+
+
+def environment() -> dict[str, str]:
+    """Give the versions a result depends on, on the machine that runs pytest."""
+    names = ("pytest", "pytest-html", "torch")
+    versions = {name: _version(name) for name in names}
+    return {
+        "pytest-aorta": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{name: version for name, version in versions.items() if version},
+    }
+
+
+def remember(report_dir: Path, folder: RunFolder, suite: str) -> None:
+    """Note which run was last, for `pytest -k` alone and `--aorta-run last`."""
+    report_dir.mkdir(parents=True, exist_ok=True)
+    document = {"run_id": folder.run_id, "folder": str(folder.path), "suite": suite}
+    (report_dir / LAST_RUN).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+
+
+def _stored(name: str, report_dir: Path, output_dir: Path) -> StoredRun:
+    folder = find_run(name, report_dir, output_dir)
+    return StoredRun(folder, read(folder))
+
+
+def find_run(name: str, report_dir: Path, output_dir: Path) -> RunFolder:
+    """Find a run by id, unique prefix, folder, or `last`.
+
+    Raises:
+        ConfigError: there is none, or several begin so.
+    """
+    if name == "last":
+        return RunFolder(_last(report_dir / LAST_RUN))
+    if (Path(name) / "run.json").is_file():
+        return RunFolder(Path(name).resolve())
+    runs = find_runs(output_dir)
+    matching = [run for run in runs if run.run_id.startswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    seen = (
+        f"{len(matching)} runs begin with it: {', '.join(run.run_id for run in matching[:5])}"
+        if matching
+        else (f"{output_dir} has {len(runs)} runs, none begins with it")
+    )
+    raise ConfigError([Fault("--aorta-run", f"no single run {name!r}: {seen}; see `aorta runs`")])
+
+
+def _last(path: Path) -> Path:
+    try:
+        folder = Path(json.loads(path.read_text("utf-8"))["folder"])
+    except OSError as error:
+        raise ConfigError([Fault("--aorta-run", f"no last run: {path} cannot be read ({error.strerror})")]) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError([Fault("--aorta-run", f"{path} is damaged; name the run by its id")]) from error
+    if not (folder / "run.json").is_file():
+        raise ConfigError([Fault("--aorta-run", f"the last run's folder {folder} is gone; name another run by its id")])
+    return folder
+
+
+def _refuse_unused(option: object) -> None:
+    flags = {"aorta_cluster": "--aorta-cluster", "aorta_set": "--aorta-set", "aorta_suite": "--aorta-suite"}
+    if unused := [flag for name, flag in flags.items() if getattr(option, name)]:
+        raise ConfigError(f"{', '.join(unused)} changes a configuration file; give --aorta-config FILE beside it")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

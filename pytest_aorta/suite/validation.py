@@ -1,0 +1,249 @@
+"""Validation: one pytest session that performs stages, from its first hook to its last."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+import pytest
+
+from pytest_aorta.config.redact import scrub
+from pytest_aorta.errors import ConfigError
+from pytest_aorta.plugin import Activation
+from pytest_aorta.reporting.json_report import host_lines, sort_hosts, verdict_document, write_json, write_text
+from pytest_aorta.reporting.model import RunView
+from pytest_aorta.run.conclusion import conclude, stage_row, view_of, write_documents
+from pytest_aorta.run.gating import Pipeline, Stage
+from pytest_aorta.run.interruption import Interruption
+from pytest_aorta.run.record import Judgement, RunRecord, StageRecord, now
+from pytest_aorta.suite.collection import StageItem, StageSuite, in_table_order, stage_suite
+from pytest_aorta.suite.html import HtmlRows
+from pytest_aorta.suite.junit import JUnitProperties
+from pytest_aorta.suite.opening import Opened, begin_run, refuse_live, remember
+from pytest_aorta.suite.reports import Reports
+from pytest_aorta.suite.rows import STAGE_ROW, StageRows
+from pytest_aorta.suite.terminal import Progress, write_summary
+from pytest_aorta.table import stages_of
+
+log = logging.getLogger("pytest_aorta")
+
+LABEL = re.compile(r"^\[(?P<about>[^]]*)\](?: \((?P<context>.*)\))?$")
+REJUDGED_BY_DEFAULT = ("test_parse_results", "test_validate_thresholds", "test_generate_report")
+
+
+class Plain(str):
+    """A sub-test's value that pytest prints without quotes, as the published labels have it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Validation:
+    """What one session does: collects the stages, performs them, closes the run and reports."""
+
+    def __init__(self, config: pytest.Config, found: Activation, opened: Opened, reports: Reports) -> None:
+        self._config = config
+        self._found = found
+        self._opened = opened
+        self._reports = reports
+        self._stages = stages_of(opened.settings.suite)
+        self._selected: list[Stage] = []
+        self._pipeline: Pipeline | None = None
+        self._interruption = Interruption()
+        self._view: RunView | None = None
+        self._register()
+
+    def header(self) -> list[str]:
+        """Give the lines of pytest's header."""
+        settings = self._opened.settings
+        stored = self._opened.stored
+        named = self._found.config_file or (f"run {stored.folder.run_id}" if stored else "")
+        hosts = ", ".join(host.name for host in settings.cluster.hosts[:8])
+        lines = [f"aorta: {named} (from {self._found.origin}); {self._opened.suite_name} on {hosts}"]
+        return [*lines, *(f"aorta: warning: {warning}" for warning in settings.warnings)]
+
+    def suite(self, session: pytest.Session) -> StageSuite:
+        """Give the collector of the stage tests."""
+        return stage_suite(session, self._opened.suite_name, self._stages)
+
+    def arrange(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Put the stages in order; of a stored run, keep what can be judged again unless -k selects."""
+        in_table_order(items, self._stages)
+        if self._opened.stored is None:
+            return
+        if not config.option.keyword:
+            dropped = [i for i in items if isinstance(i, StageItem) and i.stage.test not in REJUDGED_BY_DEFAULT]
+            items[:] = [item for item in items if item not in dropped]
+            config.hook.pytest_deselected(items=dropped)
+        try:
+            refuse_live([item.stage for item in items if isinstance(item, StageItem)])
+        except ConfigError as error:
+            raise pytest.UsageError(str(error)) from error
+
+    def start(self, session: pytest.Session) -> None:
+        """Make the run and take the signals."""
+        if self._config.option.collectonly:
+            return
+        self._selected = [item.stage for item in session.items if isinstance(item, StageItem)]
+        if not self._selected:
+            return
+        try:
+            self._pipeline = begin_run(self._opened, self._interruption, self._selected)
+        except ConfigError as error:
+            raise pytest.UsageError(*map(str, error.faults)) from error
+        progress = Progress(self._config)
+        self._config.pluginmanager.register(progress, "aorta-progress")
+        self._pipeline.run.progress = progress
+        if self._opened.stored is None and self._reports.folder is not None:
+            remember(self._reports.folder, self._pipeline.run.folder, self._opened.suite_name)
+        self._interruption.install()
+
+    def performer(self, request: pytest.FixtureRequest) -> Callable[[str], None]:
+        """Give the function that performs a stage inside its test."""
+        subtests = request.getfixturevalue("subtests")
+        item = request.node
+
+        def perform(test: str) -> None:
+            __tracebackhide__ = True
+            if self._pipeline is None:
+                raise pytest.UsageError(f"{test}: no run was begun")
+            outcome = self._pipeline.perform(item.stage)
+            item.stash[STAGE_ROW] = stage_row(outcome)
+            if outcome.outcome == "interrupted":
+                item.session.shouldstop = outcome.reason
+            if outcome.outcome == "skipped":
+                pytest.skip(outcome.reason)
+            _report_checks(outcome, subtests)
+            if outcome.outcome != "passed":
+                pytest.fail(outcome.reason, pytrace=False)
+
+        return perform
+
+    def finish(self, session: pytest.Session) -> None:
+        """Close the run: undo what is left, conclude, and write the documents that reports are made from."""
+        if self._pipeline is None:
+            return
+        with self._interruption.held():
+            self._finish(session, self._pipeline)
+
+    def summarize(self, reporter: pytest.TerminalReporter) -> None:
+        """Write the summary to the terminal."""
+        if self._view is not None:
+            write_summary(reporter, self._view)
+
+    def leave(self) -> None:
+        """Undo what an aborted session left, and give the signals back."""
+        if self._pipeline is not None:
+            self._pipeline.run.close()
+        self._interruption.restore()
+
+    def _finish(self, session: pytest.Session, pipeline: Pipeline) -> None:
+        run = pipeline.run
+        cut_short = self._cut_short(pipeline)
+        if cut_short:
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+        done, problems = run.close()
+        for what in done:
+            log.info("closing: %s", what)
+        verdict, sentence = conclude(pipeline.outcomes, self._plan(), cut_short=cut_short)
+        if problems and verdict == "passed":
+            verdict, sentence = "could_not_measure", f"could not measure: {'; '.join(problems)}"
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        try:
+            if self._opened.stored is None:
+                run.record.close(verdict, sentence)
+                self._view = view_of(run.record.document, run.folder, paths=self._reports.paths())
+                write_documents(run)
+            else:
+                self._view = self._judged(pipeline, verdict, sentence)
+            self._write_lists(self._view)
+        except OSError as error:
+            log.error("the record could not be closed: %s", error)
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+    def _judged(self, pipeline: Pipeline, verdict: str, sentence: str) -> RunView:
+        run = pipeline.run
+        stages = tuple(pipeline.outcomes.values())
+        run.record.judged(
+            Judgement(
+                at=now(),
+                stages=stages,
+                thresholds=run.settings.thresholds.model_dump(),
+                gates=tuple(gate.model_dump(mode="json") for gate in run.settings.config.gates),
+            )
+        )
+        shown = RunRecord.model_validate(
+            {
+                **run.record.document.model_dump(mode="json"),
+                "plan": self._plan(),
+                "verdict": verdict,
+                "sentence": sentence,
+                "stages": {stage.name: stage.model_dump(mode="json") for stage in stages},
+            }
+        )
+        return view_of(shown, run.folder, paths=self._reports.paths())
+
+    def _plan(self) -> tuple[str, ...]:
+        chosen = self._selected if self._opened.stored else self._stages
+        return tuple(stage.test for stage in chosen)
+
+    def _cut_short(self, pipeline: Pipeline) -> str:
+        if self._interruption.received is not None:
+            return f"interrupted by {self._interruption.received}"
+        left = [stage.test for stage in self._selected if stage.test not in pipeline.outcomes]
+        return f"pytest stopped before {left[0]}" if left else ""
+
+    def _write_lists(self, view: RunView) -> None:
+        folder = self._reports.folder
+        if folder is None or self._opened.stored is not None:
+            return
+        failing, good = sort_hosts(view, [host.name for host in self._opened.settings.cluster.hosts])
+        write_json(folder / "verdict.json", verdict_document(view))
+        write_text(folder / "failing_nodes.txt", host_lines(failing))
+        write_text(folder / "good_nodes.txt", host_lines(good))
+
+    def _register(self) -> None:
+        plugins, reports = self._config.pluginmanager, self._reports
+        secrets = self._opened.settings.secrets()
+        log.setLevel(logging.INFO)
+        log.addFilter(lambda record: _without(record, secrets))
+        rows = StageRows()
+        plugins.register(rows, "aorta-rows")
+        plugins.register(JUnitProperties(lambda: self._view, reports.gates, own_file=reports.own_junit), "aorta-junit")
+        if reports.html is not None and plugins.has_plugin("html"):
+            html = HtmlRows(
+                self._config,
+                self._opened.report_stem,
+                lambda: self._view,
+                rows.by_nodeid,
+                redact=lambda text: scrub(text, secrets),
+            )
+            plugins.register(html, "aorta-html")
+
+
+def _report_checks(outcome: StageRecord, subtests: pytest.Subtests) -> None:
+    __tracebackhide__ = True
+    for check in outcome.checks:
+        if not check.subtest:
+            continue
+        about, context = split_label(check.label)
+        with subtests.test(about, **context):
+            if check.failed:
+                pytest.fail(check.reason, pytrace=False)
+
+
+def split_label(label: str) -> tuple[str, dict[str, Plain]]:
+    """Take a check's label apart: `[threshold] (metric=x)` is `threshold` and {metric: x}."""
+    found = LABEL.match(label)
+    if found is None:
+        return label, {}
+    pairs = (pair.partition("=") for pair in (found["context"] or "").split(", ") if pair)
+    return found["about"], {name: Plain(value) for name, _, value in pairs}
+
+
+def _without(record: logging.LogRecord, secrets: tuple[str, ...]) -> bool:
+    record.msg, record.args = scrub(record.getMessage(), secrets), None
+    return True

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_aorta.config.load import Settings, load
+from pytest_aorta.config.model import RunConfig
+from pytest_aorta.config.validation import field_places
+from pytest_aorta.errors import ConfigError
+from tests.config.config_site import CONTAINER, MINIMAL, TWO_NODES, Site
+
+
+def test_defaults(site: Site) -> None:
+    loaded = site.minimal()
+    config = loaded.config
+    assert config.enforce_thresholds is False
+    assert (config.timeout_seconds, config.failure_grace_seconds, config.stall_seconds, config.lease_seconds) == (
+        3600,
+        30,
+        120,
+        120,
+    )
+    assert config.container is None
+    assert config.aorta_path is None
+    assert config.kernel_log.enabled
+    assert config.kernel_log.required
+    assert not config.analysis.enable_tracelens
+    assert config.analysis.parser == "auto"
+    assert loaded.nproc_per_node == loaded.world_size == 2
+    assert loaded.output_dir == site.folder / "aorta_results"
+
+
+def test_container_defaults_are_the_safe_ones(site: Site) -> None:
+    container = site.minimal(container=CONTAINER).config.container
+    assert container is not None
+    arguments = container.runtime.args
+    assert container.lifetime == "per_run"
+    assert not arguments.privileged
+    assert arguments.cap_add == ("SYS_PTRACE", "IPC_LOCK")
+    assert (arguments.network, arguments.ipc) == ("host", "host")
+
+
+def test_a_published_variant_loads_unchanged(site: Site) -> None:
+    site.write("t_threshold.json", {"expected_results": {"max_avg_iteration_ms": 12000, "min_overlap_ratio": 0.0}})
+    site.write("c.json", {**TWO_NODES, "orchestrator": "baremetal", "env_vars": {}})
+    variant: dict[str, Any] = {
+        "_comment": "x",
+        "schema_version": 1,
+        "enforce_thresholds": True,
+        "paths": {"shared_fs": "/s/{user-id}", "models_dir": "{shared_fs}/m", "log_dir": "/l", "hf_token_file": ""},
+        "model": {"id": "aorta", "remote": 0},
+        "container": {
+            "lifetime": "per_run",
+            "name": "aorta",
+            "image": "rocm/pytorch:x",
+            "env": {"NCCL_DEBUG": "VERSION", "NCCL_MAX_NCHANNELS": 112},
+            "runtime": {
+                "name": "docker",
+                "args": {
+                    "network": "host",
+                    "privileged": True,
+                    "user": "root",
+                    "devices": ["/dev/infiniband/rdma_cm"],
+                    "volumes": ["{paths.shared_fs}/aorta:/mnt"],
+                    "ulimit": ["memlock=-1"],
+                    "group_add": ["video", 109],
+                    "shm_size": "16g",
+                    "tmpfs": [],
+                },
+                "tar": "x",
+            },
+        },
+        "aorta_path": "{paths.shared_fs}/aorta",
+        "gpus_per_node": 8,
+        "training_overrides": {"training.max_steps": 15, "profiling.active": 6},
+    }
+    loaded = site.load(variant, cluster=Path("c.json"))
+    assert loaded.suite == "distributed"
+    assert loaded.world_size == 16
+    container = loaded.config.container
+    assert container is not None
+    assert container.runtime.args.privileged
+    assert container.runtime.args.group_add == ("video", 109)
+    assert [warning.split()[0] for warning in loaded.warnings] == [
+        "container.runtime.tar",
+        "container.runtime.args.tmpfs",
+        "cluster.orchestrator",
+        "cluster.env_vars",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "where", "words"),
+    [
+        ({"schema_version": 2}, "schema_version", "seen 2, expected 1"),
+        ({"schema_version": True}, "schema_version", "seen true, expected a whole number"),
+        ({"gpus_per_node": 0}, "gpus_per_node", "a number above 0"),
+        ({"gpus_per_node": "2"}, "gpus_per_node", 'seen "2", expected a whole number'),
+        ({"gpus_per_node": 2.0}, "gpus_per_node", "seen 2.0, expected a whole number"),
+        ({"gpus_per_node": True}, "gpus_per_node", "seen true, expected a whole number"),
+        ({"gpus_per_node": None}, "gpus_per_node", "seen null, expected a whole number"),
+        ({"gpus_per_node": 10**400}, "gpus_per_node", "expected a"),
+        ({"timeout_seconds": -1}, "timeout_seconds", "a number above 0"),
+        ({"stall_seconds": 0}, "stall_seconds", "a number above 0"),
+        ({"enforce_thresholds": "yes"}, "enforce_thresholds", "true or false"),
+        ({"accelerator": "tpu"}, "accelerator", "auto, rocm, cuda or cpu"),
+        ({"aorta_path": "/"}, "aorta_path", "absolute directory"),
+        ({"aorta_path": "a/b"}, "aorta_path", "absolute directory"),
+        ({"aorta_path": "/a/../b"}, "aorta_path", "absolute directory"),
+        ({"container_mount_path": ""}, "container_mount_path", "absolute directory"),
+        ({"base_config": "/x"}, "base_config", "inside the repository"),
+        ({"build_script": ""}, "build_script", "inside the repository"),
+        ({"experiment_script": "a/../../b"}, "experiment_script", "inside the repository"),
+        ({"training_overrides": {"a b": 1}}, "training_overrides.a b", "a key of letters"),
+        ({"rccl": {"build_path": "x"}}, "rccl.build_path", "absolute directory"),
+        ({"analysis": {"parser": "magic"}}, "analysis.parser", "timeline"),
+        ({"analysis": {"gemm_script": ".."}}, "analysis.gemm_script", "inside the repository"),
+        ({"multi_node": {"master_port": 80}}, "multi_node.master_port", "1024 to 65535"),
+        ({"multi_node": {"master_port": 65536}}, "multi_node.master_port", "1024 to 65535"),
+        ({"multi_node": {"nproc_per_node": -1}}, "multi_node.nproc_per_node", "at least 0"),
+        ({"multi_node": {"extra_train_args": "x"}}, "multi_node.extra_train_args", "a list"),
+        ({"multi_node": {"extra_env": {"1A": 1}}}, "multi_node.extra_env.1A", "variable's name"),
+        ({"multi_node": {"extra_env": {"A": True}}}, "multi_node.extra_env.A", "seen true, expected text or a number"),
+        ({"multi_node": {"extra_env": {"A": {"secre": "x"}}}}, "multi_node.extra_env.A.secret", "missing"),
+        ({"model": {"id": "x"}}, "model.remote", "missing"),
+        ({"paths": {"shared_fs": "", "models_dir": "", "log_dir": ""}}, "paths.hf_token_file", "missing"),
+        ({"container": {**CONTAINER, "lifetime": "forever"}}, "container.lifetime", "no_launch, per_run or persistent"),
+        ({"container": {**CONTAINER, "name": "a b"}}, "container.name", "container's name"),
+        ({"container": {**CONTAINER, "_comment": "x"}}, "container._comment", "unknown field"),
+        ({"container": []}, "container", "seen [], expected an object"),
+        ({"workload": {"command": []}}, "workload.command", "at least this many entries: 1"),
+        ({"workload": {"command": ["x"], "launcher": "mpi"}}, "workload.launcher", "torchrun or none"),
+        ({"kernel_log": {"enabled": 1}}, "kernel_log.enabled", "true or false"),
+        ({"gates": [{"metric": "m", "kind": "below", "value": 1}]}, "gates[0].kind", "max, min or within"),
+        ({"output_dir": "a\0b"}, "output_dir", "NUL"),
+        ({"output_dir": " "}, "output_dir", "not empty"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_path(site: Site, fields: dict[str, Any], where: str, words: str) -> None:
+    faults = site.minimal_faults(**fields)
+    assert where in faults
+    assert words in faults[where]
+
+
+def test_a_missing_field_is_told(site: Site) -> None:
+    assert set(site.faults({"enforce_thresholds": False})) == {"schema_version", "gpus_per_node"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "where", "hint"),
+    [
+        ({"timeout_second": 1}, "timeout_second", "did you mean timeout_seconds?"),
+        ({"nproc_per_node": 1}, "nproc_per_node", "did you mean multi_node.nproc_per_node?"),
+        ({"multi_node": {"master_prt": 1}}, "multi_node.master_prt", "did you mean master_port?"),
+        ({"rccl": {"zzz": 1}}, "rccl.zzz", "expected one of clone_url, branch, build_path"),
+        ({"zzz": 1}, "zzz", "aorta config schema"),
+        ({"container": {**CONTAINER, "imge": 1}}, "container.imge", "did you mean image?"),
+        (
+            {"gates": [{"metric": "m", "kind": "max", "value": 1, "limit": 2}]},
+            "gates[0].limit",
+            "expected one of metric",
+        ),
+    ],
+)
+def test_an_unknown_field_is_told_with_a_hint(site: Site, fields: dict[str, Any], where: str, hint: str) -> None:
+    faults = site.minimal_faults(**fields)
+    assert list(faults) == [where]
+    assert hint in faults[where]
+
+
+def test_repeated_keys_nan_and_halves_of_surrogates_are_told_with_their_paths(site: Site) -> None:
+    faults = site.faults(
+        '{"schema_version": 1, "gpus_per_node": 1, "gpus_per_node": 2, "enforce_thresholds": false,'
+        '"rccl": {"branch": "a", "branch": "b"}, "stall_seconds": NaN, "output_dir": "\\ud800",'
+        '"training_overrides": {"x": [-Infinity]}}'
+    )
+    assert set(faults) == {"gpus_per_node", "rccl.branch", "stall_seconds", "output_dir", "training_overrides.x[0]"}
+    assert "more than once" in faults["gpus_per_node"]
+    assert "seen NaN" in faults["stall_seconds"]
+    assert "seen -Infinity" in faults["training_overrides.x[0]"]
+
+
+def test_yaml_is_read_too(site: Site) -> None:
+    site.write("run.yaml", "schema_version: 1\ngpus_per_node: 2\nenforce_thresholds: false\nstall_seconds: 2e1\n")
+    assert site.load_at("run.yaml").config.stall_seconds == 20
+    site.write("run.yaml", "schema_version: 1\ngpus_per_node: 2\nenforce_thresholds: no\n")
+    with pytest.raises(ConfigError, match='enforce_thresholds: seen "no", expected true or false'):
+        site.load_at("run.yaml")
+
+
+@pytest.mark.parametrize(("suite", "other"), [("single", "distributed"), ("distributed", "single")])
+def test_a_suite_that_does_not_fit_names_the_other(site: Site, suite: str, other: str) -> None:
+    nodes: dict[str, Any] = {"cluster": TWO_NODES} if suite == "single" else {}
+    faults = site.faults({**MINIMAL, **nodes}, suite=suite)
+    assert f"--aorta-suite {other}" in faults["--aorta-suite"]
+    assert site.load({**MINIMAL, **nodes}, suite=other).suite == other
+    assert "expected single or distributed" in site.faults(MINIMAL, suite="both")["--aorta-suite"]
+
+
+def test_output_folders_are_relative_to_where_pytest_started(site: Site) -> None:
+    assert site.load(MINIMAL, output=Path("there")).output_dir == site.folder / "there"
+    assert site.minimal(output_dir="/abs").output_dir == Path("/abs")
+
+
+def test_a_document_can_stand_in_for_the_file(tmp_path: Path) -> None:
+    loaded = load(Path("stored.json"), cwd=tmp_path, config_text=MINIMAL)
+    assert loaded.config.gpus_per_node == 2
+    with pytest.raises(ConfigError, match=r"stored\.json: the document given is not JSON"):
+        load(Path("stored.json"), cwd=tmp_path, config_text={"x": object()})
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_faults_of_options(site: Site) -> None:
+    with pytest.raises(ConfigError) as caught:
+        site.load_at("absent.json", cluster=Path("no.json"), thresholds=Path("none.json"), sets=["x"], suite="y")
+    assert {fault.where for fault in caught.value.faults} == {
+        "absent.json",
+        "no.json",
+        "none.json",
+        "--aorta-set x",
+        "--aorta-suite",
+    }
+
+
+def test_every_field_has_a_sentence(site: Site) -> None:
+    places = set(field_places(RunConfig))
+    assert ("container", "runtime", "args", "registry", "username") in places
+    schema = json.dumps(RunConfig.model_json_schema())
+    assert schema.count('"description"') >= len(places)
+
+
+_NAMES = st.sampled_from(sorted({str(place[-1]) for place in field_places(RunConfig)} | {"NCCL_MAX_NCHANNELS"}))
+_ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["<changeme>", "{user-id}", "{paths.log_dir}", "/a/b", "x.json", "~x/y", "\ud800", "\0"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | _NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(document=st.dictionaries(_NAMES, _ANY, max_size=5) | _ANY, complete=st.booleans())
+def test_any_document_is_settings_or_a_config_error(site: Site, document: Any, complete: bool) -> None:
+    if complete and isinstance(document, dict):
+        document = {**MINIMAL, **document}
+    site.write("run.json", json.dumps(document))
+    with contextlib.suppress(ConfigError):
+        loaded = site.load_at("run.json")
+        assert isinstance(loaded, Settings)
+        json.dumps(loaded.document(), allow_nan=False)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text() | st.binary().map(lambda data: data.decode("latin-1")))
+def test_any_text_is_settings_or_a_config_error(site: Site, text: str) -> None:
+    (site.folder / "run.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(ConfigError):
+        site.load_at("run.json")

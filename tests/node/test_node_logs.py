@@ -1,0 +1,80 @@
+"""Tailing: whole lines only, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pytest_aorta.fleet.ask import Event
+from pytest_aorta.node.logs import BACKLOG_BYTES, LINE_LIMIT_BYTES, Tail
+
+
+def test_a_line_is_given_when_its_end_is_written(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = Tail(str(log))
+    assert tail.lines() == []
+    with log.open("wb") as file:
+        file.write(b"first\nsec")
+        file.flush()
+        assert tail.lines() == ["first"]
+        assert tail.lines() == []
+        file.write(b"ond\nlast")
+        file.flush()
+        assert tail.lines() == ["second"]
+    assert tail.rest() == ["last"]
+
+
+def test_a_carriage_return_ends_no_line(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"10%\r20%\r30%\ndone\r\n")
+    tail = Tail(str(log))
+    assert tail.lines() == ["10%\r20%\r30%", "done\r"]
+    assert tail.rest() == []
+
+
+def test_a_long_line_is_cut_and_says_so(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * 1024 * 1024 + b"\nnext\n")
+    tail = Tail(str(log))
+    first, second = tail.rest()
+    assert first == "x" * LINE_LIMIT_BYTES + f" [{1024 * 1024 - LINE_LIMIT_BYTES} bytes of this line cut]"
+    assert second == "next"
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"caf\xe9\n")
+    tail = Tail(str(log))
+    assert tail.rest() == ["caf\ufffd"]
+
+
+def test_a_log_that_was_cut_short_is_read_from_its_start(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"old line\nold rest")
+    tail = Tail(str(log))
+    assert tail.lines() == ["old line"]
+    log.write_bytes(b"new\n")
+    assert tail.rest() == ["new"]
+
+
+def test_a_flood_is_skipped_and_said_so(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    line = b"y" * 99 + b"\n"
+    log.write_bytes(line * (2 * BACKLOG_BYTES // len(line)) + b"the end\n")
+    tail = Tail(str(log))
+    lines = tail.rest()
+    assert "bytes of this log were not shown" in lines[0]
+    assert lines[-1] == "the end"
+
+
+def test_the_last_line_comes_before_the_end_of_the_group(
+    start: Callable[..., int], until: Callable[[Callable[[Event], bool]], list[Event]]
+) -> None:
+    start("talk", "echo one; printf 'two\\rthree'; head -c 1048576 /dev/zero | tr '\\0' x; exit 4")
+    events = until(lambda event: event.kind == "exited")
+    lines = [line for event in events if event.kind == "lines" for line in event.data["lines"]]
+    assert lines[0] == "one"
+    assert lines[1].startswith("two\rthreexxx")
+    assert "bytes of this line cut" in lines[1]
+    assert events[-1].kind == "exited"
+    assert events[-1].data["exit_code"] == 4
