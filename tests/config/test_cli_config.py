@@ -64,6 +64,7 @@ def test_copy_refuses_to_overwrite_without_force(tmp_path: Path) -> None:
     assert not (tmp_path / THRESHOLDS).exists()
     assert aorta("copy", SAMPLE, target, "--force").exit_code == 0
     assert target.read_text() != "precious"
+    assert aorta("copy", SAMPLE, target).exit_code == 1
 
 
 def test_copy_keeps_calibrated_thresholds(tmp_path: Path) -> None:

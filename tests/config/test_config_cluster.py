@@ -94,7 +94,7 @@ def test_a_head_node_that_is_not_the_first_is_warned_about(site: Site) -> None:
 
 
 def test_several_local_nodes_are_warned_about(site: Site) -> None:
-    settings = site.minimal(cluster={"transport": "local", "node_dict": {"a": {}, "b": {}}})
+    settings = site.minimal(cluster={"transport": "local", "node_dict": {"a": {}, "b": {"vpc_ip": "a"}}})
     assert "all of them are this machine" in settings.warnings[0]
     assert settings.cluster.username == getpass.getuser()
 

@@ -148,6 +148,12 @@ def test_a_wrong_value_is_told_with_its_path(site: Site, fields: dict[str, Any],
     assert words in faults[where]
 
 
+def test_a_value_that_fits_one_of_several_kinds_badly_is_told_once(site: Site) -> None:
+    faults = site.minimal_faults(multi_node={"extra_env": {"A": {"secre": "x"}}})
+    assert set(faults) == {"multi_node.extra_env.A.secret", "multi_node.extra_env.A.secre"}
+    assert "did you mean secret?" in faults["multi_node.extra_env.A.secre"]
+
+
 def test_a_missing_field_is_told(site: Site) -> None:
     assert set(site.faults({"enforce_thresholds": False})) == {"schema_version", "gpus_per_node"}
 

@@ -12,7 +12,14 @@ def with_volumes(*volumes: str, runtime: str = "docker") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "volume", ["/data/aorta:/mnt", "/data/aorta/:/mnt/", "/data//aorta:/mnt:rw", "/data/./aorta:/mnt:z,rw"]
+    "volume",
+    [
+        "/data/aorta:/mnt",
+        "/data/aorta/:/mnt/",
+        "/data//aorta:/mnt:rw",
+        "/data/./aorta:/mnt:z,rw",
+        "/data/aorta:/mnt:propagated",
+    ],
 )
 def test_a_writable_mount_of_the_checkout_is_enough(site: Site, volume: str) -> None:
     site.minimal(aorta_path="/data/aorta", container=with_volumes("/x:/y", volume))

@@ -21,6 +21,11 @@ def test_the_single_file_beside_the_configuration_is_taken(site: Site) -> None:
     assert [file.path.name for file in settings.inputs] == ["run.json", "my_threshold.json"]
 
 
+def test_a_configuration_of_such_a_name_is_not_its_own_threshold_file(site: Site) -> None:
+    site.write("run_threshold.json", MINIMAL)
+    assert not site.load_at("run_threshold.json").thresholds.any_set()
+
+
 def test_two_files_are_ambiguous_and_both_are_named(site: Site) -> None:
     site.write("a_threshold.json", LIMITS)
     site.write("b_threshold.json", LIMITS)
