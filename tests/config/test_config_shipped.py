@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
+from pytest_aorta.config.cluster_file import ClusterFile
 from pytest_aorta.config.load import load
+from pytest_aorta.config.model import RunConfig, ThresholdFile
 from pytest_aorta.config.schema import SchemaKind, schema, schema_text
 from pytest_aorta.config.shipped import shipped, shipped_configs, shipped_thresholds
+from pytest_aorta.config.validation import field_places
 from pytest_aorta.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -66,3 +70,13 @@ def test_the_schema_in_the_docs_is_the_models(kind: SchemaKind) -> None:
 def test_schemas_allow_comments_and_refuse_unknown_fields() -> None:
     assert schema("config")["additionalProperties"] is False
     assert "^_" in schema("config")["patternProperties"]
+
+
+@pytest.mark.parametrize("model", [RunConfig, ClusterFile, ThresholdFile])
+def test_the_documentation_names_every_field(model: type[BaseModel]) -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    assert [
+        place
+        for place in field_places(model)
+        if place[-1] not in {"mgmt_ip", "secret"} and f"`{place[-1]}`" not in text
+    ] == []
