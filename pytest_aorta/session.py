@@ -68,6 +68,11 @@ class AortaSession:
         return self.validation.performer(request)
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Leave a stage's letter out where its own line has said it."""
+        return self.validation.status(report)
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Undo what is left, close the record, and write what reports are made from."""
         self.validation.finish(session)

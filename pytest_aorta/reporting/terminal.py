@@ -90,7 +90,7 @@ def headline(view: RunView) -> str:
 def summary(view: RunView) -> tuple[str, ...]:
     """Give the end of the run in at most 25 lines: verdict, gates, first cause, next step, paths."""
     lines = [headline(view)]
-    if view.first_cause:
+    if view.first_cause and view.first_cause not in view.sentence:
         lines.append(f"first cause: {one_line(view.first_cause, _MAX_LINE_CHARS)}")
     lines += _gate_lines(view.gates)
     if view.not_judged:

@@ -10,6 +10,7 @@ from pytest_aorta.reporting.json_report import BenchmarkStatus, ClusterPart, Con
 from pytest_aorta.reporting.model import RunView, StageRow
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.gating import bare
 from pytest_aorta.run.products import Artifacts, Execution, Result
 from pytest_aorta.run.record import RunRecord, StageRecord, Verdict
 
@@ -25,10 +26,10 @@ def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_sh
     cause = next((o for o in stages.values() if o.outcome in {"failed", "interrupted"}), None)
     if cut_short or (cause is not None and cause.outcome == "interrupted"):
         after = f"; {cause.name}: {cause.reason}" if cause is not None else ""
-        return "interrupted", f"interrupted: {cut_short or 'the run was ended from outside'}{after}"
+        return "interrupted", f"{cut_short or 'ended from outside'}{after}"
     if cause is not None:
         verdict: Verdict = "could_not_measure" if cause.failure == "unmeasured" else "failed"
-        return verdict, f"{cause.name}: {cause.reason}"
+        return verdict, f"{cause.name}: {bare(cause.reason)}"
     return "passed", _passed(stages, plan)
 
 
@@ -41,7 +42,7 @@ def _passed(stages: Mapping[str, StageRecord], plan: tuple[str, ...]) -> str:
     missing = tuple(not_judged(stages))
     if missing:
         parts.append("not judged: " + ", ".join(missing))
-    return "passed: " + "; ".join(parts)
+    return "; ".join(parts)
 
 
 def not_judged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
@@ -83,7 +84,7 @@ def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str
         environment=tuple((name, value, "") for name, value in record.environment.items()),
         paths=(("run folder", str(folder.path)), *paths),
         next_step=next_step(record.stages),
-        first_cause=f"{cause.name}: {cause.reason}" if cause is not None else "",
+        first_cause=f"{cause.name}: {bare(cause.reason)}" if cause is not None else "",
         not_judged=tuple(not_judged(record.stages)),
     )
 

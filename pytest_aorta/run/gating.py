@@ -88,13 +88,14 @@ def check_table(stages: Sequence[Stage]) -> tuple[Stage, ...]:
         if stage.test in seen:
             raise TypeError(f"{stage.test}: two rows have this name")
         seen.add(stage.test)
+        does = getattr(stage.does, "__name__", repr(stage.does))
         signature = inspect.signature(stage.does, eval_str=True)
         wants = tuple(p.annotation for p in signature.parameters.values())
         if wants != (RunContext, *stage.needs):
             shown = ", ".join(kind.__name__ for kind in (RunContext, *stage.needs))
-            raise TypeError(f"{stage.test}: its row says ({shown}), but {stage.does.__name__} takes {signature}")
+            raise TypeError(f"{stage.test}: its row says ({shown}), but {does} takes {signature}")
         if signature.return_annotation is not stage.gives:
-            raise TypeError(f"{stage.test}: its row gives {stage.gives.__name__}, but {stage.does.__name__} does not")
+            raise TypeError(f"{stage.test}: its row gives {stage.gives.__name__}, but {does} does not")
         if missing := [need.__name__ for need in stage.needs if need not in given]:
             raise TypeError(f"{stage.test}: no earlier row gives {', '.join(missing)}")
         given.add(stage.gives)
@@ -132,7 +133,7 @@ class Pipeline:
         if cause is not None and stage.after_failure is not AfterFailure.ALWAYS:
             recovers = stage.after_failure is AfterFailure.RECOVER and not missing
             if not recovers:
-                return _skipped(stage, f"{PRIOR_FAILURE}: {cause.name}: {_bare(cause.reason)}")
+                return _skipped(stage, f"{PRIOR_FAILURE}: {cause.name}: {bare(cause.reason)}")
         if stage.without and (rule := stage.without(self.run.settings)):
             self.run.give(rule.stand_in)
             return _skipped(stage, rule.reason)
@@ -192,13 +193,15 @@ class Pipeline:
 
 def _judged(stage: Stage, product: Product) -> StageRecord:
     failed = [check for check in product.checks if check.failed]
-    kept = {"name": stage.test, "checks": product.checks, "notes": product.notes}
+    whole = StageRecord(name=stage.test, outcome="passed", checks=product.checks, notes=product.notes)
     if not failed:
-        return StageRecord(outcome="passed", **kept)
-    rig = all(check.fault == "rig" for check in failed)
+        return whole
     sentence = product.failure or "; ".join(check.reason or check.label for check in failed)
-    prefix = COULD_NOT_MEASURE if rig else MEASURED_BAD
-    return StageRecord(outcome="failed", reason=prefix + sentence, failure="unmeasured" if rig else "measured", **kept)
+    rig = all(check.fault == "rig" for check in failed)
+    reason = (COULD_NOT_MEASURE if rig else MEASURED_BAD) + sentence
+    return whole.model_copy(
+        update={"outcome": "failed", "reason": reason, "failure": "unmeasured" if rig else "measured"}
+    )
 
 
 def _skipped(stage: Stage, reason: str) -> StageRecord:
@@ -209,7 +212,8 @@ def _failed(stage: Stage, reason: str, kind: FailureKind) -> StageRecord:
     return StageRecord(name=stage.test, outcome="failed", reason=reason, failure=kind)
 
 
-def _bare(reason: str) -> str:
+def bare(reason: str) -> str:
+    """Give a reason without the words that tell a bad measurement from none."""
     return reason.removeprefix(COULD_NOT_MEASURE).removeprefix(MEASURED_BAD)
 
 

@@ -74,7 +74,7 @@ def _table(path: Path, ranks: tuple[RankSummary, ...], wanted: re.Pattern[str]) 
         for rank in ranks:
             for kernel in rank.top_kernels:
                 if wanted.search(kernel.name):
-                    writer.writerow([rank.rank, rank.device, kernel.name, kernel.count, kernel.total_us])
+                    writer.writerow([rank.rank, rank.device, kernel.name, kernel.num_events, kernel.total_us])
     return path
 
 

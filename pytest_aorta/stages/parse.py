@@ -11,7 +11,9 @@ from pytest_aorta.errors import StageError
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Artifacts, RankRow, Result
+from pytest_aorta.stages.collect import Layout
 from pytest_aorta.stages.measures import collect_metrics
+from pytest_aorta.stages.search import is_trace
 from pytest_aorta.trace.metrics import shares
 from pytest_aorta.trace.ranks import Summaries, summarize
 from pytest_aorta.trace.step_log import StepLog, read_step_logs
@@ -23,7 +25,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
     if artifacts.torch_traces is None:
         raise StageError("no traces were collected; look at test_collect_traces")
     root = run.folder.path / artifacts.torch_traces
-    summaries = summarize(root, _traces(run.settings, root), on_progress=_progress(run))
+    summaries = summarize(root, _traces(run.settings, root, artifacts.layout), on_progress=_progress(run))
     for error in summaries.errors:
         log.warning("%s: %s", error.file, error.error)
     if not summaries.ranks:
@@ -60,12 +62,14 @@ def plan(settings: Settings) -> Iterator[Step]:
     )
 
 
-def _traces(settings: Settings, root: Path) -> list[Path] | None:
+def _traces(settings: Settings, root: Path, layout: Layout) -> list[Path] | None:
     """Give a foreign workload's trace files, which may have any name; None lets the trace engine look for them."""
     workload = settings.config.workload
     if workload is None or not workload.traces:
         return None
-    return sorted(path for path in root.rglob(workload.traces.rpartition("/")[2]) if path.is_file())
+    depth = 1 if layout == "combined" else 0
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    return [path for path in paths if is_trace(settings, "/".join(path.relative_to(root).parts[depth:]))]
 
 
 def _progress(run: RunContext) -> Callable[[int, int], None]:

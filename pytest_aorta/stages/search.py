@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,28 +31,38 @@ def search(
     since_ns: Mapping[str, int],
     known: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Answers:
-    """Look for the workload's outputs below a folder on each host.
+    """Look for the workload's outputs below a folder on each host: files with paths relative to that folder.
 
     `since_ns` is a floor for the time of change by host; files of `known` with an unchanged time are left out.
     """
-    names = [STEP_LOGS, *_basenames(run.settings)]
-    return run.connect().perform(
+    below, folders, names = _where(run.settings)
+    answers = run.connect().perform(
         {
             host: Ask(
                 "find",
                 {
-                    "root": root,
-                    "folders": [TRACE_FOLDER],
+                    "root": f"{root}/{below}" if below else root,
+                    "folders": folders,
                     "names": names,
                     "since_ns": since_ns[host],
                     "exclude_dirs": list(EXCLUDED),
-                    "known": dict(known[host]) if known else None,
+                    "known": _relative_to(below, known[host]) if known else None,
                 },
                 timeout_s=300,
             )
             for host, root in roots.items()
         }
     )
+    for answer in answers.values():
+        for entry in answer["files"]:
+            entry["path"] = f"{below}/{entry['path']}" if below else entry["path"]
+        answer["files"] = [entry for entry in answer["files"] if is_output(run.settings, entry["path"])]
+    return answers
+
+
+def is_output(settings: Settings, path: str) -> bool:
+    """Tell whether a found file (path relative to the root) is a trace or a step log of this workload."""
+    return is_trace(settings, path) or fnmatch.fnmatchcase(path.rpartition("/")[2], STEP_LOGS)
 
 
 def is_trace(settings: Settings, path: str) -> bool:
@@ -75,6 +86,20 @@ def newest_tree(files: list[dict[str, Any]]) -> str:
     return tree_of(max(files, key=lambda entry: int(entry["mtime_ns"]))["path"])
 
 
-def _basenames(settings: Settings) -> list[str]:
+def _where(settings: Settings) -> tuple[str, list[str], list[str]]:
+    """Give where to look: the folder below the root, folder names that count, and base name patterns that count.
+
+    For a glob of a foreign workload the folders that it names outright are entered at once, so that the rest of the
+    root, which may be anybody's home, is left alone.
+    """
     workload = settings.config.workload
-    return [workload.traces.rpartition("/")[2]] if workload is not None and workload.traces else []
+    if workload is None or not workload.traces:
+        return "", [TRACE_FOLDER], [STEP_LOGS]
+    *folders, name = workload.traces.split("/")
+    outright = list(itertools.takewhile(lambda part: part != TRACE_FOLDER and not set(part) & set("*?["), folders))
+    return "/".join(outright), [], [STEP_LOGS, name]
+
+
+def _relative_to(below: str, known: Mapping[str, int]) -> dict[str, int]:
+    prefix = f"{below}/" if below else ""
+    return {path.removeprefix(prefix): changed for path, changed in known.items() if path.startswith(prefix)}

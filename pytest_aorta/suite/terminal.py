@@ -9,11 +9,19 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from pytest_aorta.reporting.model import RunView
+from pytest_aorta.reporting.model import RunView, StageRow
 from pytest_aorta.reporting.terminal import Cadence, headline, stamped, summary
-from pytest_aorta.reporting.text import one_line
+from pytest_aorta.reporting.text import one_line, show_seconds
 
 _REDRAW_PERIOD_S = 0.1
+_MAX_REASON_CHARS = 300
+_ROW_MARKUP: dict[str, dict[str, bool]] = {
+    "passed": {"green": True},
+    "failed": {"red": True},
+    "interrupted": {"red": True},
+    "skipped": {"yellow": True},
+    "not_run": {},
+}
 _MARKUP: dict[str, dict[str, bool]] = {
     "passed": {"green": True, "bold": True},
     "failed": {"red": True, "bold": True},
@@ -60,6 +68,19 @@ class Progress:
         elif self._cadence.due(text, now_s):
             with self._uncaptured():
                 self._write(self._reporter, stamped(text, now_s))
+
+    def result(self, row: StageRow) -> None:
+        """Say how a stage ended, in a line of its own, where pytest's verbosity leaves that to us."""
+        if self._reporter is None or not speaks_for_stages(self._reporter) or self._closed:
+            return
+        with self._uncaptured():
+            if self._live:
+                self._reporter.rewrite("", erase=True)
+                self._live = False
+            reason = f": {one_line(row.reason, _MAX_REASON_CHARS)}" if row.reason else ""
+            line = f"{row.outcome.upper():<11} {row.name} {show_seconds(row.seconds)}{reason}"
+            self._reporter.write_line(stamped(line, time.monotonic() - self._start_s), **_ROW_MARKUP[row.outcome])
+            self._reporter.flush()
 
     def close(self) -> None:
         """End the live line and stay silent from now on."""
@@ -113,6 +134,11 @@ class Progress:
             return nullcontext()
         uncaptured: AbstractContextManager[None] = self._capture.global_and_fixture_disabled()
         return uncaptured
+
+
+def speaks_for_stages(reporter: pytest.TerminalReporter) -> bool:
+    """Tell whether stages are told as lines of ours; with -v or -q pytest's own lines and letters stand."""
+    return reporter.verbosity == 0
 
 
 def write_summary(reporter: pytest.TerminalReporter, view: RunView) -> None:

@@ -22,8 +22,8 @@ from pytest_aorta.suite.html import HtmlRows
 from pytest_aorta.suite.junit import JUnitProperties
 from pytest_aorta.suite.opening import Opened, begin_run, refuse_live, remember
 from pytest_aorta.suite.reports import Reports
-from pytest_aorta.suite.rows import STAGE_ROW, StageRows
-from pytest_aorta.suite.terminal import Progress, write_summary
+from pytest_aorta.suite.rows import STAGE_ROW, StageRows, is_subtest
+from pytest_aorta.suite.terminal import Progress, speaks_for_stages, write_summary
 from pytest_aorta.table import stages_of
 
 log = logging.getLogger("pytest_aorta")
@@ -53,6 +53,7 @@ class Validation:
         self._selected: list[Stage] = []
         self._pipeline: Pipeline | None = None
         self._interruption = Interruption()
+        self._progress: Progress | None = None
         self._view: RunView | None = None
         self._register()
 
@@ -94,9 +95,11 @@ class Validation:
             self._pipeline = begin_run(self._opened, self._interruption, self._selected)
         except ConfigError as error:
             raise pytest.UsageError(*map(str, error.faults)) from error
-        progress = Progress(self._config)
-        self._config.pluginmanager.register(progress, "aorta-progress")
-        self._pipeline.run.progress = progress
+        self._progress = Progress(self._config)
+        self._config.pluginmanager.register(self._progress, "aorta-progress")
+        self._pipeline.run.progress = self._progress
+        if (reporter := self._config.pluginmanager.get_plugin("terminalreporter")) and speaks_for_stages(reporter):
+            reporter.showfspath = False
         if self._opened.stored is None and self._reports.folder is not None:
             remember(self._reports.folder, self._pipeline.run.folder, self._opened.suite_name)
         self._interruption.install()
@@ -111,7 +114,9 @@ class Validation:
             if self._pipeline is None:
                 raise pytest.UsageError(f"{test}: no run was begun")
             outcome = self._pipeline.perform(item.stage)
-            item.stash[STAGE_ROW] = stage_row(outcome)
+            row = item.stash[STAGE_ROW] = stage_row(outcome)
+            if self._progress is not None:
+                self._progress.result(row)
             if outcome.outcome == "interrupted":
                 item.session.shouldstop = outcome.reason
             if outcome.outcome == "skipped":
@@ -128,6 +133,14 @@ class Validation:
             return
         with self._interruption.held():
             self._finish(session, self._pipeline)
+
+    def status(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Take a stage's letter away where it is told as a line of ours."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        told = reporter is not None and speaks_for_stages(reporter) and report.when == "call"
+        if not told or is_subtest(report) or not report.nodeid.startswith(f"{self._opened.suite_name}::"):
+            return None
+        return report.outcome, "", report.outcome.upper()
 
     def summarize(self, reporter: pytest.TerminalReporter) -> None:
         """Write the summary to the terminal."""

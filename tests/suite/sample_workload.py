@@ -53,7 +53,7 @@ def main() -> int:
         with path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"final": True, "rank": rank, "world_size": options.ranks, "exit": "completed"}))
             stream.write("\n")
-    return options.exit
+    return int(options.exit)
 
 
 def hang() -> None:
