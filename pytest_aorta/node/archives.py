@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import stat as modes
@@ -59,7 +60,7 @@ def unpack(archive: str, sha256: str, into: str, check: Check = go_on) -> Answer
         os.chmod(fresh, 0o755)  # noqa: S103  # containers read it under other users
         digest, _ = tree_digest(fresh, check=check)
         _replace(fresh, into)
-    except (tarfile.TarError, zlib.error, EOFError) as error:
+    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as error:
         raise CommandError("failed", f"{archive} is damaged: {sentence(error)}") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -74,7 +75,7 @@ def is_safe(name: str) -> bool:
 
 def _extract(archive: str, folder: str, check: Check) -> int:
     count, size = 0, 0
-    with tarfile.open(archive, "r:gz") as tar:
+    with gzip.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
         for member in tar:
             check()
             if member.isdir() and (is_safe(member.name) or member.name == "."):
@@ -87,6 +88,8 @@ def _extract(archive: str, folder: str, check: Check) -> int:
                 limits = f"{MEMBER_LIMIT} files or {SIZE_LIMIT_BYTES} bytes"
                 raise CommandError("failed", f"{archive} is too large to unpack: more than {limits}")
             _write(tar, member, os.path.join(folder, member.name), check)
+        while stream.read(1024 * 1024):  # only at the very end does gzip tell whether the bytes were right
+            check()
     return count
 
 

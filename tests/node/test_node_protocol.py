@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 from pytest_aorta.node.protocol import LINE_LIMIT_BYTES, Assembler, encode
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5))
-messages = st.fixed_dictionaries({"id": st.integers(min_value=0)}, optional={"ok": values, "text": st.text(max_size=3000)})
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5)
+)
+messages = st.fixed_dictionaries(
+    {"id": st.integers(min_value=0)}, optional={"ok": values, "text": st.text(max_size=3000)}
+)
 
 
 def cut(data: bytes, seed: int) -> list[bytes]:

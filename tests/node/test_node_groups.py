@@ -1,0 +1,239 @@
+"""Process groups: whatever a group starts ends with it, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_aorta.errors import FleetError
+from pytest_aorta.fleet.ask import Answer, Ask, Event
+from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.node.groups import reap
+from pytest_aorta.node.processes import process
+from pytest_aorta.node.requests import CommandError
+
+AskNode = Callable[..., Answer]
+Start = Callable[..., int]
+Said = Callable[[str], str]
+Gone = Callable[[int], None]
+Until = Callable[[Callable[[Event], bool]], list[Event]]
+
+DEAF = "trap '' TERM; echo ready $$; while :; do sleep 0.1; done"
+
+
+def exited(event: Event) -> bool:
+    return event.kind == "exited"
+
+
+@pytest.mark.parametrize(
+    ("script", "exit_code", "number"), [("exit 0", 0, None), ("exit 13", 13, None), ("kill -9 $$", None, 9)]
+)
+def test_an_exit_code_and_a_signal_are_told_apart(
+    start: Start, until: Until, script: str, exit_code: int | None, number: int | None
+) -> None:
+    start("g", script)
+    data = until(exited)[-1].data
+    assert (data["name"], data["exit_code"], data["signal"]) == ("g", exit_code, number)
+
+
+def test_a_group_ends_on_request(start: Start, ask: AskNode, until: Until, said: Said) -> None:
+    start("g", "echo ready; exec sleep 1000")
+    said("ready")
+    assert ask("stop", names=["g"]) == {"stopped": {"g": "terminated"}, "left": []}
+    assert until(exited)[-1].data["signal"] == signal.SIGTERM
+
+
+def test_a_child_that_ignores_term_is_killed(start: Start, ask: AskNode, said: Said, gone: Gone) -> None:
+    start("g", DEAF)
+    pid = int(said("ready"))
+    assert ask("stop", names=["g"], grace_s=0.3)["stopped"] == {"g": "killed"}
+    gone(pid)
+
+
+def test_a_stopped_process_ends_by_term(start: Start, ask: AskNode, said: Said) -> None:
+    start("g", "echo ready; kill -STOP $$; sleep 1000")
+    said("ready")
+    assert ask("stop", names=["g"])["stopped"] == {"g": "terminated"}
+
+
+def test_stopping_what_has_ended(start: Start, ask: AskNode, until: Until) -> None:
+    start("g", "exit 0")
+    until(exited)
+    assert ask("stop", names=["g"]) == {"stopped": {"g": "ended"}, "left": []}
+    assert ask("stop") == {"stopped": {"g": "ended"}, "left": []}
+
+
+def test_stopping_what_was_never_started(fleet: Fleet) -> None:
+    with pytest.raises(FleetError, match=r"there is no group 'x'; groups started here: none"):
+        fleet.perform(Ask("stop", {"names": ["x"]})).or_raise()
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        "setsid sh -c '{deaf}' & wait",
+        "setsid sh -c '{deaf}' & sleep 1000",
+        "(setsid sh -c '{deaf}' &) ; sleep 1000",
+        "(setsid sh -c '{deaf}' >pid &) ; until [ -s pid ]; do sleep 0.1; done; cat pid; exit 0",
+        "(env -i setsid /bin/sh -c '{deaf}' &) ; sleep 1000",
+    ],
+    ids=["child", "child of a busy leader", "orphan", "orphan of a leader that is gone", "orphan without environment"],
+)
+def test_a_session_of_its_own_is_no_escape(start: Start, fleet: Fleet, said: Said, gone: Gone, escape: str) -> None:
+    start("g", escape.format(deaf='trap "" TERM; echo ready $$; while :; do sleep 0.1; done'))
+    pid = int(said("ready"))
+    fleet.perform(Ask("stop", {"grace_s": 0.2})).or_raise()
+    if "env -i" in escape:  # nothing ties it to its group any more, but it is still ours
+        fleet.close()
+    gone(pid)
+
+
+def test_only_the_named_group_ends(start: Start, ask: AskNode, said: Said) -> None:
+    start("one", "setsid sleep 1000 & setsid sleep 1001 & wait")
+    start("two", "echo ready; setsid sleep 1000 & wait")
+    said("ready")
+    before = ask("processes")["groups"]["two"]["descendants"]
+    ask("stop", names=["one"])
+    groups = ask("processes")["groups"]
+    assert groups["one"] == {"pid": groups["one"]["pid"], "running": False, "descendants": []}
+    assert groups["two"]["running"]
+    assert {row["pid"] for row in groups["two"]["descendants"]} >= {row["pid"] for row in before}
+
+
+def test_a_foreign_process_survives(start: Start, fleet: Fleet, said: Said) -> None:
+    foreign = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        start("g", DEAF)
+        said("ready")
+        fleet.close()
+        assert foreign.poll() is None
+    finally:
+        foreign.kill()
+        foreign.wait()
+
+
+def test_a_name_is_free_again_when_its_group_has_ended(start: Start, until: Until, fleet: Fleet) -> None:
+    start("g", "sleep 1000")
+    with pytest.raises(FleetError, match="the group 'g' runs already as pid"):
+        start("g", "true")
+    fleet.perform(Ask("stop")).or_raise()
+    until(exited)
+    start("g", "exit 5")
+    assert until(lambda event: exited(event) and event.data["exit_code"] == 5)
+
+
+def test_a_log_that_cannot_be_written(fleet: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    args = {"name": "g", "argv": ["true"], "cwd": "/", "log": str(tmp_path / "file" / "log")}
+    with pytest.raises(FleetError, match=r"cannot write the log .*/file/log: File exists"):
+        fleet.perform(Ask("start", args)).or_raise()
+
+
+RANKS = """
+import os, signal, subprocess, sys, time
+if "RANK" in os.environ:
+    signal.signal(signal.SIGUSR1, lambda *_: print("stacks of", os.environ["RANK"], flush=True))
+    print("ready", os.environ["RANK"], flush=True)
+else:
+    for rank in ("0", "1"):
+        env = {**os.environ, "RANK": rank, "LOCAL_RANK": rank}
+        subprocess.Popen([sys.executable, "-c", os.environ["SCRIPT"]], env=env, start_new_session=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+def test_ranks_are_found_and_only_those_that_listen_are_signalled(
+    fleet: Fleet, ask: AskNode, until: Until, tmp_path: Path
+) -> None:
+    args = {
+        "name": "ranks",
+        "argv": [sys.executable, "-c", RANKS],
+        "cwd": str(tmp_path),
+        "env": {"SCRIPT": RANKS},
+        "log": str(tmp_path / "log"),
+        "follow": True,
+    }
+    fleet.perform(Ask("start", args)).or_raise()
+    seen: list[str] = []
+
+    def collected(words: str) -> Callable[[Event], bool]:
+        def fits(event: Event) -> bool:
+            if event.kind == "lines":
+                seen.extend(event.data["lines"])
+            return {f"{words} 0", f"{words} 1"} <= set(seen)
+
+        return fits
+
+    until(collected("ready"))
+    rows = ask("processes")["groups"]["ranks"]["descendants"]
+    assert sorted((row["rank"], row["local_rank"]) for row in rows) == [(0, 0), (1, 1)]
+    assert all("python" in row["argv0"] and row["cpu_s"] >= 0 for row in rows)
+    signalled = ask("signal", name="ranks", signal="USR1")["signalled"]
+    assert sorted(entry["rank"] for entry in signalled) == [0, 1]
+    until(collected("stacks of"))
+    assert ask("processes")["groups"]["ranks"]["running"]  # the parent has no handler: USR1 would have ended it
+
+
+def test_a_signal_without_a_name_is_refused(fleet: Fleet) -> None:
+    with pytest.raises(FleetError, match="'NOPE' is no signal"):
+        fleet.perform(Ask("signal", {"name": "g", "signal": "NOPE"})).or_raise()
+
+
+def test_the_record_outlives_the_node_program(
+    start: Start, fleet: Fleet, said: Said, gone: Gone, until: Until, tmp_path: Path
+) -> None:
+    leader = start("g", f"setsid sh -c '{DEAF.replace(chr(39), chr(34))}' & wait")
+    deaf = int(said("ready"))
+    record = json.loads((tmp_path / "state" / "groups.json").read_text())
+    entry = process(leader)
+    assert entry is not None
+    assert record["groups"] == [{"name": "g", "pid": leader, "start_ticks": entry.start_ticks}]
+    os.kill(record["node"]["pid"], signal.SIGKILL)
+    assert "ended" in until(lambda event: event.kind == "lost")[-1].data["message"]
+    answer = reap(str(tmp_path / "state"), grace_s=0.2)
+    assert answer["recorded"]
+    assert answer["left"] == []
+    assert {leader, deaf} <= set(answer["ended"])
+    gone(deaf)
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_record_of_another_process_ends_nothing(start: Start, fleet: Fleet, said: Said, tmp_path: Path) -> None:
+    foreign = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        entry = process(foreign.pid)
+        assert entry is not None
+        folder = tmp_path / "old"
+        folder.mkdir()
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        wrong = {"pid": foreign.pid, "start_ticks": entry.start_ticks - 1}
+        document = {"token": "none of ours", "boot_id": boot_id, "node": wrong, "groups": [{"name": "g", **wrong}]}
+        (folder / "groups.json").write_text(json.dumps(document))
+        assert reap(str(folder)) == {"recorded": True, "ended": [], "left": []}
+        assert foreign.poll() is None
+        right = {"pid": foreign.pid, "start_ticks": entry.start_ticks}
+        (folder / "groups.json").write_text(json.dumps({**document, "node": right, "boot_id": "another boot"}))
+        assert reap(str(folder))["ended"] == []
+        assert foreign.poll() is None
+    finally:
+        foreign.kill()
+        foreign.wait()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"token": "t", "boot_id": "b", "node": 1, "groups": []}'])
+def test_a_damaged_record_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "groups.json").write_text(text)
+    with pytest.raises(CommandError, match="no record of a node program"):
+        reap(str(tmp_path))
+
+
+def test_no_record_is_nothing_to_do(ask: AskNode, tmp_path: Path) -> None:
+    assert ask("reap", path=str(tmp_path / "absent")) == {"recorded": False, "ended": [], "left": []}

@@ -1,0 +1,82 @@
+"""The kernel log: raw lines, the window, and why it could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pytest_aorta.fleet.ask import Answer
+from pytest_aorta.node.kernel import attempts, parse, read, refused
+
+AskNode = Callable[..., Answer]
+
+RAW = """<6>[    0.000000] Linux version 6.1
+<4>[   10.500000] amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!
+<3>[   11.000000] first line of two
+second line of two
+<14>[   12.250000] systemd[1]: started
+<189>[  13.000000] odd facility
+"""
+
+
+def test_lines_have_stamp_facility_and_level() -> None:
+    entries = parse(RAW)
+    assert entries[0] == {"stamp_s": 0.0, "facility": "kern", "level": "info", "text": "Linux version 6.1"}
+    assert [(entry["facility"], entry["level"]) for entry in entries[1:]] == [
+        ("kern", "warn"),
+        ("kern", "err"),
+        ("kern", "err"),
+        ("user", "info"),
+        ("23", "notice"),
+    ]
+    assert entries[3] == {**entries[2], "text": "second line of two"}
+
+
+def test_only_the_window_is_given() -> None:
+    answer = read(RAW, 11.0, 100)
+    assert (answer["status"], answer["dropped"]) == ("read", 0)
+    assert [line["stamp_s"] for line in answer["lines"]] == [11.0, 11.0, 12.25, 13.0]
+
+
+def test_of_too_many_lines_the_first_and_the_last_are_given() -> None:
+    raw = "".join(f"<6>[{second:5d}.000000] line {second}\n" for second in range(100))
+    answer = read(raw, 0.0, 4)
+    assert [line["text"] for line in answer["lines"]] == ["line 0", "line 1", "line 98", "line 99"]
+    assert answer["dropped"] == 96
+
+
+def test_a_log_that_no_longer_reaches_back_says_so() -> None:
+    raw = "<6>[  500.000000] oldest that is left\n"
+    answer = read(raw, 400.0, 100)
+    assert answer["status"] == "overwritten"
+    assert answer["why"] == "the kernel log begins at 500.000 s, the window at 400.000 s after boot"
+    assert len(answer["lines"]) == 1
+    assert read(raw, 500.0, 100)["status"] == "read"
+    assert read("", 400.0, 100)["status"] == "read"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("dmesg: read kernel buffer failed: Operation not permitted", "not_permitted"),
+        ("sudo: a password is required", "not_permitted"),
+        ("Sorry, user ci is not allowed to execute '/bin/dmesg' as root on n1.", "not_permitted"),
+        ("dmesg: unknown option -r", "failed"),
+    ],
+)
+def test_why_it_could_not_be_read(text: str, status: str) -> None:
+    answer = refused(text)
+    assert (answer["status"], answer["why"], answer["lines"]) == (status, text, [])
+
+
+def test_root_needs_no_sudo() -> None:
+    assert attempts(is_root=True) == [["dmesg", "-r"]]
+    assert attempts(is_root=False) == [["sudo", "-n", "dmesg", "-r"], ["dmesg", "-r"]]
+
+
+def test_this_machine_answers_one_way_or_the_other(ask: AskNode) -> None:
+    answer = ask("kernel_log", since_uptime_s=0.0, max_lines=10)
+    assert answer["status"] in {"read", "not_permitted", "command_missing"}
+    assert answer["boot_id"] == ask("clock")["boot_id"]
+    assert answer["status"] != "read" or all(line["stamp_s"] >= 0 for line in answer["lines"])
