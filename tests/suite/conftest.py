@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -139,24 +140,58 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     shutil.rmtree(tmp_path / "work", ignore_errors=True)
 
 
-def wait_for(what: str, holds: Any) -> None:
-    """Wait until something holds, or fail saying what did not."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what} did not come true within {DEADLINE_S} s")
-        time.sleep(0.05)
+class Waiter:
+    """Waits for processes and files, and fails saying what did not come true."""
+
+    def until(self, what: str, holds: Callable[[], object]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not holds():
+            if time.monotonic() > deadline:
+                pytest.fail(f"{what}: not within {DEADLINE_S} s")
+            time.sleep(0.05)
+
+    def pids(self, path: Path) -> list[int]:
+        """Wait for the workload's pid file; give its process and its child in another session."""
+        self.until(f"{path} has two pids", lambda: path.exists() and len(path.read_text("utf-8").split()) == 2)
+        return [int(pid) for pid in path.read_text("utf-8").split()]
+
+    def gone(self, pids: list[int]) -> None:
+        self.until(f"{pids} are gone", lambda: not any(self.alive(pid) for pid in pids))
+
+    def alive(self, pid: int) -> bool:
+        return self._state(pid) not in {"", "Z", "X"}
+
+    def sleeping(self, pid: int) -> bool:
+        return self._state(pid) == "S"
+
+    def _state(self, pid: int) -> str:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+        except OSError:
+            return ""
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in {"Z", "X"}
+@pytest.fixture
+def waiter() -> Waiter:
+    return Waiter()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "aorta-test", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 def _is_installed() -> bool:
-    from importlib.metadata import entry_points
-
     return any(point.value == "pytest_aorta.plugin" for point in entry_points(group="pytest11"))

@@ -1,0 +1,192 @@
+"""Signals in every stage, SIGKILL, -x: nothing keeps running, the record is closed, what was measured is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_aorta.table import stages_of
+
+# Sends a signal to pytest at the moment a stage says that it begins: inside the stage, in the main thread.
+SENDER = """
+import logging, os, signal
+
+class Sender(logging.Handler):
+    def emit(self, record):
+        if record.getMessage() == "{stage} begins":
+            os.kill(os.getpid(), signal.{signal})
+
+def pytest_configure(config):
+    logging.getLogger("pytest_aorta").addHandler(Sender())
+"""
+ENTERED = [
+    "test_launch_container", "test_clone_aorta", "test_run_benchmark", "test_collect_traces", "test_parse_results",
+    "test_validate_thresholds", "test_generate_report", "test_teardown",
+]  # fmt: skip
+
+
+def interrupt(rig: Any, stage: str, name: str) -> str:
+    (rig.path / "sender.py").write_text(SENDER.format(stage=stage, signal=name), "utf-8")
+    return str(rig.run("-p", "sender", code=2))
+
+
+@pytest.mark.parametrize("stage", ENTERED)
+def test_sigterm_in_every_stage(rig: Any, stage: str) -> None:
+    rig.configure("--pid-file", "pids")
+
+    output = interrupt(rig, stage, "SIGTERM")
+
+    assert rig.outcomes()[stage] == "interrupted"
+    assert rig.reason(stage).startswith("interrupted by SIGTERM after ")
+    record = rig.record()
+    assert record["verdict"] == "interrupted"
+    assert record["finished"] is not None
+    assert rig.left_over() == []
+    assert "INTERRUPTED: interrupted by SIGTERM" in output
+    case = next(c for c in rig.junit().findall("testcase") if c.get("name") == stage)
+    assert "interrupted by SIGTERM after" in str(case.find("failure").get("message"))
+    assert "interrupted by SIGTERM after" in (rig.reports / "aorta_single.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_other_ending_signals(rig: Any, name: str) -> None:
+    rig.configure()
+
+    interrupt(rig, "test_run_benchmark", name)
+
+    assert rig.reason("test_run_benchmark").startswith(f"interrupted by {name} after ")
+    assert [c.get("name") for c in rig.junit().findall("testcase")][-1] == "test_run_benchmark"
+
+
+def test_ctrl_c_while_the_workload_runs_ends_it_and_keeps_its_log(rig: Any, waiter: Any) -> None:
+    rig.configure("--hang-at", "5", "--pid-file", "pids", "--ignore-term")
+    child = rig.start()
+    pids = waiter.pids(rig.path / "pids")
+
+    os.killpg(child.pid, signal.SIGINT)
+    output, _ = child.communicate(timeout=90)
+
+    assert child.returncode == 2, output
+    waiter.gone(pids)
+    assert rig.letters() == "PPSI"
+    assert '"aorta": "step"' in (rig.folder / "benchmark-node-0.log").read_text("utf-8")
+    assert rig.left_over() == []
+
+
+def test_second_signal_does_not_stop_the_cleaning_up(rig: Any, waiter: Any) -> None:
+    rig.configure("--hang-at", "5", "--pid-file", "pids", "--ignore-term")
+    child = rig.start()
+    pids = waiter.pids(rig.path / "pids")
+
+    child.send_signal(signal.SIGTERM)
+    waiter.until("the run says that it cleans up", lambda: not waiter.alive(pids[0]) or waiter.sleeping(child.pid))
+    child.send_signal(signal.SIGTERM)
+    output, _ = child.communicate(timeout=90)
+
+    assert child.returncode == 2, output
+    waiter.gone(pids)
+    assert rig.record()["verdict"] == "interrupted"
+
+
+def test_sigkill_leaves_nothing_running_and_aorta_clean_does_the_rest(rig: Any, waiter: Any) -> None:
+    rig.configure("--hang-at", "5", "--pid-file", "pids")
+    child = rig.start()
+    pids = waiter.pids(rig.path / "pids")
+
+    child.kill()
+    child.wait()
+
+    waiter.gone(pids)
+    assert "abandoned" in rig.aorta("runs", code=0)
+    assert rig.left_over() != []
+    output = rig.aorta("clean", code=0)
+    assert rig.folder.name in output
+    assert rig.left_over() == []
+    record = rig.record()
+    assert (record["verdict"], record["finished"] is not None) == ("interrupted", True)
+    assert "nothing to clean" in rig.aorta("clean", code=0)
+
+
+def test_running_run_is_not_cleaned(rig: Any, waiter: Any) -> None:
+    rig.configure("--hang-at", "5", "--pid-file", "pids")
+    child = rig.start()
+    pids = waiter.pids(rig.path / "pids")
+
+    output = rig.aorta("clean", rig.folder.name[:12], code=2)
+
+    assert "is running now" in output
+    assert "running" in rig.aorta("runs", code=0)
+    assert waiter.alive(pids[0])
+    child.terminate()
+    child.communicate(timeout=90)
+    waiter.gone(pids)
+
+
+def test_minus_x_closes_the_run_as_interrupted(rig: Any) -> None:
+    rig.configure("--exit", "3")
+
+    rig.run("-x", code=2)
+
+    assert rig.letters() == "PPSF"
+    record = rig.record()
+    assert record["verdict"] == "interrupted"
+    assert "pytest stopped before test_collect_traces" in record["sentence"]
+    assert rig.left_over() == []
+
+
+def test_minus_x_at_the_last_stage_is_an_ordinary_failure(rig: Any) -> None:
+    rig.configure()
+    (rig.path / "breaker.py").write_text(
+        "import logging, shutil\n"
+        "class Breaker(logging.Handler):\n"
+        "    def emit(self, record):\n"
+        "        if record.getMessage() == 'test_teardown begins':\n"
+        "            for path in __import__('pathlib').Path('work').glob('*/.*'):\n"
+        "                path.unlink()\n"
+        "def pytest_configure(config):\n"
+        "    logging.getLogger('pytest_aorta').addHandler(Breaker())\n",
+        "utf-8",
+    )
+
+    rig.run("-x", "-p", "breaker", code=1)
+
+    assert rig.outcomes()["test_teardown"] == "failed"
+    assert rig.record()["verdict"] == "could_not_measure"
+
+
+def test_full_disk_fails_with_a_sentence_and_closes_the_record(rig: Any, small_disk: Path) -> None:
+    rig.configure("--steps", "40", output_dir=str(small_disk / "results"))
+    (rig.path / "filler.py").write_text(
+        "import logging\n"
+        "class Filler(logging.Handler):\n"
+        "    def emit(self, record):\n"
+        "        if record.getMessage() == 'test_collect_traces begins':\n"
+        f"            with open({str(small_disk / 'fill')!r}, 'wb') as stream:\n"
+        "                try:\n"
+        "                    while True:\n"
+        "                        stream.write(bytes(4096)); stream.flush()\n"
+        "                except OSError:\n"
+        "                    pass\n"
+        "def pytest_configure(config):\n"
+        "    logging.getLogger('pytest_aorta').addHandler(Filler())\n",
+        "utf-8",
+    )
+
+    rig.run("-p", "filler", code=1)
+
+    (record_file,) = (small_disk / "results").glob("*/run.json")
+    record = json.loads(record_file.read_text("utf-8"))
+    assert record["finished"] is not None
+    assert record["verdict"] in {"could_not_measure", "failed"}
+    assert "No space left on device" in record["sentence"]
+    assert rig.left_over() == []
+
+
+def test_every_stage_of_a_single_run_was_interrupted_or_skips_by_configuration() -> None:
+    skipped = {"test_build_rccl", "test_analyze"}
+    assert {stage.test for stage in stages_of("single")} == {*ENTERED, *skipped}
