@@ -85,7 +85,7 @@ class Channel:
             Unreachable: none came, or one of another version.
         """
         deadline_s = time.monotonic() + timeout_s
-        while not self._greeted.wait(SLICE_S):
+        while not self._greeted.wait(min(SLICE_S, max(0.0, deadline_s - time.monotonic()))):
             if time.monotonic() > deadline_s:
                 raise Unreachable(self.host, f"the node program said no hello within {timeout_s:g} s{self._heard()}")
         if self._refusal:

@@ -15,6 +15,7 @@ from pytest_aorta.fleet.parallel import SLICE_S, in_parallel
 from pytest_aorta.fleet.transport import Transport
 
 OPEN_TIMEOUT_S = 60.0
+OPEN_SLACK_S = 5.0  # a host that says why it was given up says more than this side can
 COPY_TIMEOUT_S = 3600.0
 CLOSE_TIMEOUT_S = 30.0
 PINGS_A_LEASE = 6
@@ -76,7 +77,7 @@ class Fleet:
         self._is_open = True
         try:
             calls = {host: lambda host=host: self._open(host, state_dirs[host], timeout_s) for host in self.hosts}
-            errors = in_parallel("start of the node program", calls, timeout_s + SLICE_S)
+            errors = in_parallel("start of the node program", calls, timeout_s + OPEN_SLACK_S)
             if errors:
                 raise FleetError(errors)
             complete = True
