@@ -46,17 +46,23 @@ def train_command() -> list[str]:
 
 @pytest.fixture(scope="session")
 def torchrun_command() -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
 
 
 @pytest.fixture(scope="session")
 def start_ranks(torchrun_command: list[str]) -> Start:
-    """Run a script as two ranks and wait for the end."""
+    """Run a script as several ranks and wait for the end."""
 
-    def start(folder: Path, script: Path, *arguments: str, **extra: str) -> Ended:
-        command = [*torchrun_command, str(script), *arguments]
+    def start(folder: Path, script: Path, *arguments: str, num_ranks: int = 2, **extra: str) -> Ended:
+        command = [*torchrun_command, str(num_ranks), str(script), *arguments]
         return subprocess.run(
-            command, cwd=folder, env=environment_of_ranks(extra), capture_output=True, text=True, timeout=180, check=False
+            command,
+            cwd=folder,
+            env=environment_of_ranks(extra),
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
         )
 
     return start
@@ -69,7 +75,13 @@ def start_alone(train_command: list[str]) -> Start:
     def start(folder: Path, *arguments: str, **extra: str) -> Ended:
         command = [*train_command, *arguments]
         return subprocess.run(
-            command, cwd=folder, env=environment_of_ranks(extra), capture_output=True, text=True, timeout=180, check=False
+            command,
+            cwd=folder,
+            env=environment_of_ranks(extra),
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
         )
 
     return start

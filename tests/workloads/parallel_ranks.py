@@ -1,4 +1,4 @@
-"""What two ranks see: started by torchrun from test_train_parallel.py, writes what it measured to <folder>/rank<R>.json.
+"""What ranks see: started by torchrun from test_train_parallel.py, writes what it measured to <folder>/rank<R>.json.
 
 One start for all modes and knobs, because a start costs seconds and a tiny step milliseconds.
 """
@@ -58,7 +58,9 @@ def reference(options: Options, world_size: int) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=settings.lr, betas=settings.betas, eps=settings.eps, weight_decay=settings.weight_decay
     )
-    streams = [step_data(options, Job(rank, world_size, rank, world_size, launched=True), False) for rank in range(world_size)]
+    streams = [
+        step_data(options, Job(rank, world_size, rank, world_size, launched=True), False) for rank in range(world_size)
+    ]
     norms = []
     for step in range(1, NUM_STEPS + 1):
         for group in optimizer.param_groups:
@@ -66,7 +68,9 @@ def reference(options: Options, world_size: int) -> dict[str, Any]:
         optimizer.zero_grad()
         samples = [batch for stream in streams for batch in next(stream).batches]
         whole = {name: torch.cat([batch[name] for batch in samples]) for name in samples[0]}
-        loss_of(model(whole["dense"], whole["categorical"]), whole["target"], whole["importance"]).backward()
+        logits = model(whole["dense"], whole["categorical"])
+        loss: Any = loss_of(logits, whole["target"], whole["importance"])
+        loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), options.training.grad_clip_norm)))
         optimizer.step()
     return {"norms": norms, "weights": {name: value.detach().clone() for name, value in model.named_parameters()}}
@@ -211,7 +215,9 @@ def measure_precision(job: Job) -> dict[str, Any]:
             parallel = share_model(options, job, CPU)
             inner: Any = layers_of(parallel.module)[0]
             types: list[str] = []
-            inner.mlp_in.register_forward_hook(lambda _module, _given, output, types=types: types.append(str(output.dtype)))
+            inner.mlp_in.register_forward_hook(
+                lambda _module, _given, output, types=types: types.append(str(output.dtype))
+            )
             steps = Steps(options, job, CPU, parallel)
             _, norm, _ = steps.take(next(step_data(options, job, on_gpu=False)), 1)
             seen[f"{mode}_{precision}"] = {"type": types[0], "norm": float("nan") if norm is None else float(norm)}

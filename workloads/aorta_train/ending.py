@@ -28,8 +28,18 @@ def leave(exit_code: int) -> NoReturn:
 
 
 def leave_on_error() -> None:
-    """From now on an error that nobody catches prints its traceback and ends the process with exit code 1."""
-    sys.excepthook = _say_and_leave
+    """From now on an error that nobody catches prints its traceback and ends the process with exit code 1.
+
+    To be called once the process group is open: opening it installs a hook that holds stderr back until the hook before
+    it returns, which `leave` never does.
+    """
+    say = sys.excepthook
+
+    def say_and_leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        say(kind, error, trace)
+        leave(1)
+
+    sys.excepthook = say_and_leave
 
 
 def leave_with_parent() -> None:
@@ -38,11 +48,6 @@ def leave_with_parent() -> None:
     torchrun starts each rank in a session of its own, so killing torchrun's process group would leave the ranks behind.
     """
     threading.Thread(target=_watch_parent, args=(os.getppid(),), name="parent-watch", daemon=True).start()
-
-
-def _say_and_leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    sys.__excepthook__(kind, error, trace)
-    leave(1)
 
 
 def _watch_parent(parent: int) -> None:

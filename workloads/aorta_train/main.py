@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta_train.ending import leave, leave_on_error, leave_with_parent
+from aorta_train.ending import leave, leave_with_parent
 from aorta_train.environment import installed_torch, switch_flight_recorder_on
 from aorta_train.job import Job, job_in
 from aorta_train.loading import load
@@ -52,7 +52,6 @@ def _run(arguments: argparse.Namespace) -> int:
     if faults:
         raise Refusal(faults)
     _log_to_stderr(options, job)
-    leave_on_error()
     if job.launched:
         leave_with_parent()
     torch_version = installed_torch()

@@ -40,7 +40,7 @@ def faults_on_device(options: Options, device: str) -> list[str]:
 
 def faults_in_job(options: Options, world_size: int, local_world_size: int) -> list[str]:
     """Give what is wrong with so many ranks, so many of them on each node."""
-    faults = []
+    faults: list[str] = []
     if options.distributed.mode == "fsdp" and options.fsdp.sharding_strategy == "hybrid_shard":
         faults += _hybrid_faults(world_size, local_world_size)
     steps_per_epoch = steps_in_epoch(options, world_size)

@@ -13,6 +13,7 @@ from aorta_train.checksum import checksum_of_weights
 from aorta_train.compiling import outcome
 from aorta_train.data import step_data
 from aorta_train.device import device_of_rank, kind_of_device, name_of_device
+from aorta_train.ending import leave_on_error
 from aorta_train.group import close_group, open_group
 from aorta_train.job import Job
 from aorta_train.loop import Loop, Steps
@@ -38,6 +39,7 @@ def run(options: Options, job: Job, output_dir: Path) -> int:
     kind = kind_of_device(options)
     device = device_of_rank(options, job, kind)
     open_group(job, kind, device, options.distributed.timeout_seconds)
+    leave_on_error()
     agreement = Agreement(job)
     parallel = share_model(options, job, device)
     torch.manual_seed(options.training.seed + job.rank)

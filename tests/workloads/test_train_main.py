@@ -1,0 +1,70 @@
+"""What a user got wrong: one sentence on stderr, exit 2, no traceback, nothing started."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch", reason="the workload needs torch")
+
+Start = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_faults_are_sentences_before_torch_is_there(start_alone: Start, tiny_config: Path, tmp_path: Path) -> None:
+    ended = start_alone(
+        tmp_path, "--config", str(tiny_config), "--override", "training.bach_size=2", "--override", "optimizer.lr=-1"
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        f"train.py: {tiny_config}: optimizer.lr: is -1.0, expected more than 0",
+        f"train.py: {tiny_config}: training.bach_size: unknown knob; did you mean batch_size?",
+    ] or ended.stderr.splitlines() == [
+        f"train.py: {tiny_config}: training.bach_size: unknown knob; did you mean batch_size?",
+        f"train.py: {tiny_config}: optimizer.lr: is -1.0, expected more than 0",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["fsdp.limit_all_gathers=true"], "fsdp.limit_all_gathers: does nothing on cpu"),
+        (["training.output_dir=/proc/none"], "training.output_dir: /proc/none cannot be made"),
+        (
+            ["training.max_steps=4"],
+            "profiling: (wait 1 + warmup 1 + active 3) x repeat 1 needs 5 steps, but the run has 4",
+        ),
+        (["distributed.device=gpu"], "distributed.device: is gpu, but torch sees none"),
+    ],
+)
+def test_what_does_not_fit_the_machine_or_the_run_is_one_sentence(
+    start_alone: Start, tiny_config: Path, tmp_path: Path, overrides: list[str], sentence: str
+) -> None:
+    ended = start_alone(tmp_path, "--config", str(tiny_config), "--override", *overrides, CUDA_VISIBLE_DEVICES="")
+    assert ended.returncode == 2
+    lines = ended.stderr.splitlines()
+    assert len(lines) == 1
+    assert sentence in lines[0]
+
+
+def test_only_the_first_rank_of_a_node_says_it(start_alone: Start, tmp_path: Path) -> None:
+    rank = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    ended = start_alone(tmp_path, "--config", "none.yaml", **rank)
+    assert (ended.returncode, ended.stderr) == (2, "")
+
+
+def test_wrong_arguments_show_the_usage(start_alone: Start, tmp_path: Path) -> None:
+    ended = start_alone(tmp_path, "--konfig", "x")
+    assert ended.returncode == 2
+    assert "usage: train.py" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_options_are_listed_without_a_configuration(start_alone: Start, tmp_path: Path) -> None:
+    ended = start_alone(tmp_path, "--list-options")
+    assert ended.returncode == 0
+    assert "| `training.batch_size` |" in ended.stdout

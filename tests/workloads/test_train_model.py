@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the workload needs torch")
+
+import torch
+from aorta_train.model import build, flops_per_token, layers_of, loss_of
+from aorta_train.options import Model
+
+pytestmark = pytest.mark.torch
+
+SMALL = Model(
+    vocab_size=10,
+    embedding_dim=6,
+    num_dense_features=3,
+    dense_dim=4,
+    model_dim=8,
+    num_heads=2,
+    num_layers=2,
+    dropout=0.0,
+    mlp_hidden_dim=5,
+)
+CPU = torch.device("cpu")
+
+
+def test_every_position_gets_a_logit_and_every_parameter_a_gradient() -> None:
+    model = build(SMALL, 1, CPU)
+    logits = model(torch.randn(2, 7, 3, 4), torch.randint(10, (2, 7, 5)))
+    assert logits.shape == (2, 7, 1)
+    loss: Any = loss_of(logits, torch.ones(2, 7), torch.ones(2, 7))
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert len(layers_of(model)) == 2
+
+
+def test_loss_is_the_weighted_mean() -> None:
+    logits = torch.tensor([[[0.0], [100.0]]])
+    loss = loss_of(logits, torch.tensor([[1.0, 1.0]]), torch.tensor([[3.0, 5.0]]))
+    assert float(loss) == pytest.approx(3.0 * 0.693147 / 2, rel=1e-5)
+
+
+def test_the_seed_alone_decides_the_first_weights() -> None:
+    first = build(SMALL, 1, CPU)
+    torch.manual_seed(99)
+    again, other = build(SMALL, 1, CPU), build(SMALL, 2, CPU)
+    pairs = list(zip(first.parameters(), again.parameters(), other.parameters(), strict=True))
+    assert all(torch.equal(left, right) for left, right, _ in pairs)
+    assert not all(torch.equal(left, right) for left, _, right in pairs)
+
+
+def test_layers_start_with_different_weights() -> None:
+    left, right = (dict(layer.named_parameters()) for layer in layers_of(build(SMALL, 1, CPU)))
+    assert not torch.equal(left["attention.output.weight"], right["attention.output.weight"])
+
+
+def test_a_model_on_meta_has_no_values() -> None:
+    assert all(parameter.is_meta for parameter in build(SMALL, 1, torch.device("meta")).parameters())
+
+
+def test_dropout_acts_in_training_only() -> None:
+    model = build(dataclasses.replace(SMALL, dropout=0.5), 1, CPU)
+    dense, categorical = torch.randn(1, 4, 3, 4), torch.randint(10, (1, 4, 5))
+    assert not torch.equal(model(dense, categorical), model(dense, categorical))
+    model.eval()
+    assert torch.equal(model(dense, categorical), model(dense, categorical))
+
+
+def test_operations_are_counted_by_hand() -> None:
+    attention = 2 * (3 * 8 * 8 + 8 * 8) + 2 * 2 * 7 * 8
+    mlp = 2 * (8 * 5 + 5 * 8)
+    outside = 2 * (3 * 4 * 8 + 6 * 8 + 8 * 8 + 8 * 1)
+    assert flops_per_token(SMALL, 7) == 3 * (2 * (attention + mlp) + outside)

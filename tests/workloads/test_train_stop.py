@@ -1,0 +1,199 @@
+"""Ends that nobody planned: signals, faults, a launcher that is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the workload needs torch")
+pytestmark = pytest.mark.torch
+
+Start = Callable[..., subprocess.CompletedProcess[str]]
+ENDLESS = ["profiling.enabled=false", "training.max_steps=1000000", "training.output_dir=out", "distributed.mode=ddp"]
+
+
+@contextmanager
+def running(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a program in a session of its own; whatever a test does, nothing of it stays."""
+    with (folder / "stderr").open("w") as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        for pid in [*children_of(process.pid), process.pid]:
+            kill(pid)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def rank_of(pid: int) -> str:
+    variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(variable.partition("=")[::2] for variable in variables)["RANK"]
+
+
+def wait_for_step(process: subprocess.Popen[str], step: int) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith('{"aorta"') and json.loads(line)["step"] >= step:
+            return
+    pytest.fail(f"the run ended before step {step}")
+
+
+def last_lines(folder: Path, num_ranks: int) -> list[dict[str, Any]]:
+    files = [folder / "out" / f"rank_0{rank}_metrics.jsonl" for rank in range(num_ranks)]
+    return [json.loads(file.read_text().splitlines()[-1]) for file in files]
+
+
+def arguments(tiny_config: Path, *overrides: str) -> list[str]:
+    return ["--config", str(tiny_config), "--override", *ENDLESS, *overrides]
+
+
+def test_sigterm_to_one_rank_ends_all_after_the_same_step(
+    torchrun_command: list[str], rank_environment: dict[str, str], tree: Path, tiny_config: Path, tmp_path: Path
+) -> None:
+    command = [*torchrun_command, "2", str(tree / "train.py"), *arguments(tiny_config)]
+    with running(command, tmp_path, rank_environment) as process:
+        wait_for_step(process, 3)
+        one = next(pid for pid in children_of(process.pid) if rank_of(pid) == "1")
+        os.kill(one, signal.SIGTERM)
+        process.communicate(timeout=60)
+    ends = last_lines(tmp_path, 2)
+    assert [end["exit"] for end in ends] == ["terminated", "terminated"]
+    assert ends[0]["steps"] == ends[1]["steps"] >= 3
+    report = (tmp_path / "stderr").read_text()
+    assert "exitcode  : 143" in report
+    assert "stopped by SIGTERM after step" in report
+
+
+def test_sigterm_finishes_the_step_and_exits_143(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    command = [*train_command, *arguments(tiny_config, "dataloader.num_workers=1")]
+    with running(command, tmp_path, rank_environment) as process:
+        wait_for_step(process, 2)
+        os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 143
+    steps = [json.loads(line) for line in (tmp_path / "out" / "rank_00_metrics.jsonl").read_text().splitlines()]
+    assert steps[-1]["exit"] == "terminated"
+    assert steps[-1]["steps"] == steps[-2]["global_step"]
+
+
+def test_a_stop_within_a_cycle_writes_the_trace_as_far_as_it_came(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    command = [*train_command, *arguments(tiny_config, "profiling.enabled=true", "profiling.active=999000")]
+    with running(command, tmp_path, rank_environment) as process:
+        wait_for_step(process, 6)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    (trace,) = (tmp_path / "out" / "torch_profiler" / "rank0").iterdir()
+    assert "ProfilerStep#3" in trace.read_text()
+
+
+def test_a_hanging_rank_shows_its_stacks_and_leaves_when_told_to_stop(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    hang = ["fault_injection.kind=hang", "fault_injection.step=3", "training.stop_grace_seconds=0.2"]
+    command = [*train_command, *arguments(tiny_config, *hang)]
+    with running(command, tmp_path, rank_environment) as process:
+        wait_for_step(process, 2)
+        wait_until_asleep(process.pid, tmp_path)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 143
+    errors = (tmp_path / "stderr").read_text()
+    assert "the step did not end within 0.2 s after SIGTERM; stacks follow" in errors
+
+
+def wait_until_asleep(pid: int, folder: Path) -> None:
+    """Ask for stacks until they show the place where the rank hangs."""
+    while "_hang_on_purpose" not in (folder / "stderr").read_text():
+        os.kill(pid, signal.SIGUSR1)
+        assert Path(f"/proc/{pid}").exists()
+
+
+def test_a_rank_outlives_no_launcher(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    rank = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    launcher = ["sh", "-c", '"$@" & wait', "launcher", *train_command, *arguments(tiny_config)]
+    with running(launcher, tmp_path, {**rank_environment, **rank, **address}) as process:
+        wait_for_step(process, 2)
+        (child,) = children_of(process.pid)
+        kill(process.pid)
+        assert process.stdout is not None
+        process.stdout.read()
+        assert not Path(f"/proc/{child}").exists() or Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
+    assert "the launcher of this rank is gone; leaving" in (tmp_path / "stderr").read_text()
+
+
+def test_a_rank_that_raises_ends_the_job_with_its_traceback(
+    start_ranks: Start, tree: Path, tiny_config: Path, tmp_path: Path
+) -> None:
+    fault = ["fault_injection.kind=raise", "fault_injection.rank=1", "fault_injection.step=3"]
+    ended = start_ranks(tmp_path, tree / "train.py", *arguments(tiny_config, *fault, "distributed.mode=fsdp"))
+    assert ended.returncode == 1
+    assert "[rank1]: Traceback" in ended.stderr
+    assert "RuntimeError: fault_injection: raised on rank 1 at step 3, as configured" in ended.stderr
+    end = last_lines(tmp_path, 2)[1]
+    assert (end["exit"], end["steps"], end["weights_checksum"]) == ("failed", 2, None)
+
+
+def test_a_loss_that_is_no_number_ends_the_job_with_one_sentence(
+    start_ranks: Start, tree: Path, tiny_config: Path, tmp_path: Path
+) -> None:
+    fault = ["fault_injection.kind=nan", "fault_injection.rank=1", "fault_injection.step=4"]
+    ended = start_ranks(tmp_path, tree / "train.py", *arguments(tiny_config, *fault, "training.grad_clip_norm=0"))
+    assert ended.returncode == 1
+    sentences = [line for line in ended.stderr.splitlines() if line.startswith("train.py: ")]
+    advice = "expected a finite number; lower optimizer.lr or check the device"
+    assert sentences == [f"train.py: the loss is nan on rank 1 at step 4, {advice}"]
+    assert [(end["exit"], end["steps"]) for end in last_lines(tmp_path, 2)] == [("failed", 4), ("failed", 4)]
+    lines = (tmp_path / "out" / "rank_01_metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-2])["loss"] is None
+    assert json.loads(lines[-2])["grad_norm"] is None
+
+
+@pytest.mark.parametrize(("kind", "code"), [("exit", 21), ("kill", -signal.SIGKILL)])
+def test_a_rank_can_be_made_to_exit_or_die(
+    start_alone: Start, tiny_config: Path, tmp_path: Path, kind: str, code: int
+) -> None:
+    fault = [f"fault_injection.kind={kind}", "fault_injection.step=2", "fault_injection.exit_code=21"]
+    ended = start_alone(tmp_path, *arguments(tiny_config, *fault))
+    assert ended.returncode == code
+    lines = (tmp_path / "out" / "rank_00_metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["global_step"] for line in lines] == [1]
