@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from pytest_aorta.errors import CommandFailed, HostError, TimedOut
+from pytest_aorta.node.requests import sentence
 
 SLICE_S = 0.5
 
@@ -27,7 +28,7 @@ def in_parallel(what: str, calls: Mapping[str, Callable[[], None]], timeout_s: f
         except HostError as error:
             outcome = error
         except OSError as error:
-            outcome = CommandFailed(host, f"{what}: {_sentence(error)}")
+            outcome = CommandFailed(host, f"{what}: {sentence(error)}")
         finally:
             results.put((host, outcome))
 
@@ -46,8 +47,3 @@ def in_parallel(what: str, calls: Mapping[str, Callable[[], None]], timeout_s: f
             errors[host] = outcome
     errors |= {host: TimedOut(host, f"{what}: not done within {timeout_s:g} s") for host in waiting}
     return {host: errors[host] for host in calls if host in errors}
-
-
-def _sentence(error: OSError) -> str:
-    where = f" ({error.filename})" if error.filename is not None else ""
-    return f"{error.strerror}{where}" if error.strerror else str(error)

@@ -9,7 +9,7 @@ import shutil
 import stat as modes
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from .requests import Answer, CommandError
+from .requests import Answer, CommandError, expanded
 
 MARKER = ".aorta-work"
 
@@ -71,7 +71,7 @@ def remove(path: str) -> Answer:
 
 def describe(paths: Sequence[str], with_hash: bool, check: Check) -> Answer:
     """Say of each path what lies there."""
-    return {"files": {path: _describe(os.path.expanduser(path), with_hash, check) for path in paths}}
+    return {"files": {path: _describe(expanded(path), with_hash, check) for path in paths}}
 
 
 def _describe(path: str, with_hash: bool, check: Check) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def expanded(path: str) -> str:
 
 def sentence(error: BaseException) -> str:
     """Give an error of the operating system or the library as words without a traceback."""
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, OSError):
         where = f" ({error.filename!r})" if error.filename is not None else ""
-        return f"{error.strerror}{where}"
+        return f"{error.strerror or error}{where}"
     return f"{type(error).__name__}: {error}"

@@ -153,7 +153,7 @@ def test_files_go_there_and_back(opened: Opened, tmp_path: Path) -> None:
     assert (one.files, two.files["/there"]) == ({"/everywhere": b"data"}, b"data")
     fleet.fetch("n2", "/log", tmp_path / "log")
     assert (tmp_path / "log").read_bytes() == b"lines"
-    with pytest.raises(CommandFailed, match=r"n1: fetching /log: No such file or directory \(/log\)"):
+    with pytest.raises(CommandFailed, match=r"n1: fetching /log: No such file or directory \('/log'\)"):
         fleet.fetch("n1", "/log", tmp_path / "log")
     with pytest.raises(FleetError, match="n9: there is no such host"):
         fleet.send(local, {"n9": "/there"})
