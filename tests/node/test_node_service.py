@@ -15,6 +15,7 @@ import pytest
 from pytest_aorta.fleet.local import LocalPipes
 from pytest_aorta.node.protocol import Assembler, encode
 
+PATIENCE_S = 60.0
 HELLO = b'{"hello":"aorta-controller","version":1}\n'
 
 
@@ -27,6 +28,14 @@ class Program:
         self.state_dir = state_dir
         self._assembler = Assembler()
         self._messages: list[dict[str, Any]] = []
+        self._watchdog = threading.Timer(PATIENCE_S, self.pipes.kill)  # so that a reader cannot wait for ever
+        self._watchdog.start()
+
+    def end(self) -> None:
+        self._watchdog.cancel()
+        self._watchdog.join()
+        self.pipes.kill()
+        self.pipes.close()
 
     def say(self, data: bytes) -> None:
         self.pipes.write(data)
@@ -50,7 +59,7 @@ class Program:
         """Wait for the end of the program and give what it wrote."""
         while self.pipes.read():
             pass
-        assert self.pipes.wait(60)
+        assert self.pipes.wait(PATIENCE_S)
         document: dict[str, Any] = json.loads((self.state_dir / "node-state.json").read_text())
         return document
 
@@ -66,8 +75,7 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Program]]:
 
     yield start
     for program in programs:
-        program.pipes.kill()
-        program.pipes.close()
+        program.end()
 
 
 @pytest.fixture
