@@ -180,7 +180,7 @@ def _cells(rank: RankSummary) -> tuple[str, ...]:
         str(rank.num_profiled_steps),
         f"{median(rank.step_times_ms):.3f}" if rank.step_times_ms else _NO_VALUE,
         str(rank.events_lost),
-        ", ".join(rank.files),
+        rank.file if len(rank.files) == 1 else f"{rank.file} and {len(rank.files) - 1} more",
     )
 
 

@@ -108,7 +108,7 @@ def quantities(ranks: Sequence[RankSummary]) -> dict[str, Quantity]:
     for name, (unit, of_rank, reason) in _OF_RANK.items():
         values = [of_rank(rank) for rank in ranks]
         mean = None if different else _mean(values)
-        why = "" if mean is not None else (whole.why if different or not ranks else reason)
+        why = "" if mean is not None else whole.why or reason
         found[name] = Quantity(mean, unit, _per_rank(ranks, values), why)
     return found
 

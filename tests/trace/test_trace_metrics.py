@@ -63,6 +63,7 @@ def test_without_gpu_events_only_times_are_given() -> None:
     compute = quantities([CPU])["avg_compute_ratio"]
     assert (compute.value, compute.why) == (None, "the traces hold no GPU events")
     assert quantities([CPU])["gpu_idle_ratio"].why == "the traces hold no GPU events"
+    assert quantities([CPU])["true_overlap_ratio"].why == "the traces hold no GPU events"
     assert quantities([CPU])["avg_iteration_time_ms"].why == ""
     assert quantities([replace(CPU, total_time_us=None)])["avg_iteration_time_ms"].why == (
         "the traces hold neither GPU events nor profiler steps"

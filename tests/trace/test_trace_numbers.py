@@ -26,6 +26,8 @@ def test_a_large_float_with_a_fraction_is_refused() -> None:
         many_to_ns([1.0, 1712195495505583.25])
     with pytest.raises(InexactError):
         many_to_ns([None, 1712195495505583.25])
+    with pytest.raises(InexactError):
+        many_to_ns([float((1 << 43) + 0.25)])
 
 
 def test_whole_numbers_are_exact_at_any_size() -> None:

@@ -54,18 +54,18 @@ def test_windows_of_one_profile_are_put_together(tmp_path: Path) -> None:
     first = [step(1, 0, 10), launch(0, 1, 1), kernel(0, 10, correlation=1), kernel(5, 10, COMMUNICATION), kernel(20, 5)]
     second = [step(9, 0, 10), step(10, 10, 10), launch(0, 1, 1), launch(10, 1, 2), kernel(0, 10, correlation=1)]
     write(
-        tmp_path / "rank0" / "trace_2.json",
+        tmp_path / "rank0" / "trace_a.json",
         *second,
         kernel(12, 8, correlation=2),
         copy(20, 0.5),
         rank=0,
         base_ns=100_000,
     )
-    write(tmp_path / "rank0" / "trace_1.json", *first, rank=0, world_size=2)
+    write(tmp_path / "rank0" / "trace_b.json", *first, rank=0, world_size=2)
     found = summarize(tmp_path)
     (whole,) = found.ranks
     assert found.errors == ()
-    assert whole.files == ("rank0/trace_1.json", "rank0/trace_2.json")
+    assert whole.files == ("rank0/trace_b.json", "rank0/trace_a.json")
     assert whole.total_time_us == 25 + 20.5
     assert whole.busy_time_us == 20 + 18.5
     assert whole.idle_time_us == 5 + 2
@@ -142,7 +142,7 @@ def test_a_process_that_is_killed_costs_its_file_only(tmp_path: Path) -> None:
                     child.kill()
                     child.join()
 
-    killer = threading.Thread(target=kill_readers)
+    killer = threading.Thread(target=kill_readers, daemon=True)
     killer.start()
     found = summarize(tmp_path, [good, deadly], jobs=2)
     killer.join()
@@ -150,3 +150,18 @@ def test_a_process_that_is_killed_costs_its_file_only(tmp_path: Path) -> None:
     assert [error.error for error in found.errors] == [
         "rank1.json: the process that read it was ended, maybe for lack of memory"
     ]
+
+
+def test_splitting_a_file_between_events_only_drops_the_gap_at_the_cut(tmp_path: Path) -> None:
+    events = [kernel(10 * i, 6 + i % 3, (COMMUNICATION, "gemm")[i % 2]) for i in range(10)]
+    events += [copy(10 * i + 1, 2) for i in range(10)]
+    write(tmp_path / "whole" / "rank0" / "trace.json", *events)
+    cut = [[event for event in events if (event["ts"] < 50) is early] for early in (True, False)]
+    for part, content in enumerate(cut):
+        write(tmp_path / "split" / "rank0" / f"trace_{part}.json", *content)
+    (whole,), (split,) = summarize(tmp_path / "whole").ranks, summarize(tmp_path / "split").ranks
+    gap_us = 50 - (40 + 7)
+    assert (split.total_time_us, split.idle_time_us) == (96 - gap_us, (whole.idle_time_us or 0) - gap_us)
+    same = ("busy_time_us", "computation_time_us", "total_comm_time_us", "exposed_memcpy_time_us", "overlap_time_us")
+    assert [getattr(split, name) for name in same] == [getattr(whole, name) for name in same]
+    assert (split.top_kernels, split.copies, split.num_gpu_events) == (whole.top_kernels, whole.copies, 20)

@@ -71,6 +71,9 @@ def test_host_wait_is_the_part_of_a_gap_in_which_nothing_was_asked_for(tmp_path:
     (found,) = summarized(tmp_path / "t.json", synthetic.document(events))
     assert found.host_wait_time_us == 14
     assert found.host_wait_ratio == 14 / 100
+    events = [kernel(0, 10), kernel(20, 10, correlation=2), *[launch(8, 4, 2), launch(9, 8, 2), launch(10, 1, 2)]]
+    (repeated,) = summarized(tmp_path / "r.json", synthetic.document(events))
+    assert repeated.host_wait_time_us == 7  # the last of its calls ended at 17
     (unlinked,) = summarized(tmp_path / "u.json", synthetic.document([kernel(0, 10), kernel(20, 10)]))
     assert unlinked.host_wait_ratio is None
 
