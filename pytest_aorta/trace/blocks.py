@@ -54,7 +54,8 @@ class _Gzip:
                 try:
                     block = inflater.decompress(self._input, BLOCK_BYTES)
                 except zlib.error as error:
-                    yield _decoded_before_error(before, self._input)
+                    if rest := _decoded_before_error(before, self._input):
+                        yield rest
                     self._warn(f"gzip data is damaged ({error})")
                     return
                 self._input = inflater.unconsumed_tail

@@ -48,11 +48,10 @@ def test_a_cut_file_gives_what_came_before_the_cut(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_middle_keeps_what_lies_before_it(tmp_path: Path) -> None:
-    short = gzip.compress(TEXT[:100_000])  # decoded in one call, which fails
-    middle = len(short) // 2
-    text, warnings = read(tmp_path / "file", short[:middle] + b"\xff" * 64 + short[middle + 64 :])
+    damage = len(COMPRESSED) * 3 // 10
+    text, warnings = read(tmp_path / "file", COMPRESSED[:damage] + b"\xff" * 64 + COMPRESSED[damage + 64 :])
     num_right = next((at for at in range(len(text)) if text[at] != TEXT[at]), len(text))
-    assert num_right > 40_000
+    assert num_right > len(TEXT) // 4
     assert len(warnings) == 1
     assert warnings[0].startswith("gzip data is damaged")
 
