@@ -58,14 +58,15 @@ class AortaSession:
         yield
         self.validation.arrange(config, items)
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Make the run, now that it is known which stages were selected."""
         self.validation.start(session)
 
     @pytest.fixture
-    def aorta(self, request: pytest.FixtureRequest) -> Callable[[str], None]:
+    def aorta(self, request: pytest.FixtureRequest, subtests: pytest.Subtests) -> Callable[[str], None]:
         """Perform a stage and report it."""
-        return self.validation.performer(request)
+        return self.validation.performer(request, subtests)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:

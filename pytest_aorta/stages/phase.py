@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from pytest_aorta.config.redact import scrub
 from pytest_aorta.errors import HostError, LeaseLost
 from pytest_aorta.fleet.ask import Ask, Event
 from pytest_aorta.run.context import RunContext, log
@@ -127,12 +129,26 @@ def bring_logs(run: RunContext, name: str, logs: Mapping[str, str]) -> dict[str,
         if not local.exists() and host.name in logs:
             try:
                 run.fleet.fetch(host.name, logs[host.name], local)
+                _scrub_file(local, run.settings.secrets())
             except HostError as error:
                 log.warning("%s log of %s was not brought back: %s", name, host.name, error)
                 continue
         if local.exists():
             brought[f"{name}_log_node_{host.rank}"] = run.folder.relative(local)
     return brought
+
+
+def _scrub_file(path: Path, secrets: tuple[str, ...]) -> None:
+    """Take secrets out of a log in place: a workload may print its environment."""
+    if not secrets:
+        return
+    partial = path.with_name(f".{path.name}.part")
+    with (
+        path.open(encoding="utf-8", errors="replace", newline="") as lines,
+        partial.open("w", encoding="utf-8", newline="") as kept,
+    ):
+        kept.writelines(scrub(line, secrets) for line in lines)
+    partial.replace(path)
 
 
 def _take(phase: Phase, event: Event, on_lines: Callable[[str, list[str]], None]) -> None:

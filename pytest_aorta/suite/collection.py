@@ -13,7 +13,7 @@ import pytest
 from pytest_aorta.run.gating import Stage
 
 TESTS = "pytest_aorta.suite.test_aorta"
-OUR_FIXTURES = frozenset({"aorta", "subtests", "request"})
+OUR_FIXTURES = ("subtests", "aorta")
 TRUSTED_MODULES = ("_pytest", "pytest_subtests", "pytest_aorta")
 
 
@@ -66,8 +66,9 @@ def in_table_order(items: list[pytest.Item], stages: Sequence[Stage]) -> None:
 def _keep_own_fixtures(item: pytest.Function) -> None:
     """Leave out every fixture of a conftest: autouse ones, and namesakes of ours."""
     info = item._fixtureinfo  # noqa: SLF001  pytest offers no way to collect an item without a project's autouse fixtures
-    info.names_closure[:] = [name for name in info.names_closure if name in OUR_FIXTURES]
-    for name, definitions in list(info.name2fixturedefs.items()):
-        own = [d for d in definitions if str(d.func.__module__).startswith(TRUSTED_MODULES)]
-        if own:
-            info.name2fixturedefs[name] = own
+    manager = item.session._fixturemanager  # noqa: SLF001  nor to say whose fixture of a name is meant
+    info.name2fixturedefs.clear()
+    for name in OUR_FIXTURES:
+        definitions = manager.getfixturedefs(name, item) or ()
+        info.name2fixturedefs[name] = [d for d in definitions if d.func.__module__.startswith(TRUSTED_MODULES)]
+    info.names_closure[:] = OUR_FIXTURES

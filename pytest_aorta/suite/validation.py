@@ -86,7 +86,7 @@ class Validation:
 
     def start(self, session: pytest.Session) -> None:
         """Make the run and take the signals."""
-        if self._config.option.collectonly:
+        if self._config.option.collectonly or session.testsfailed:
             return
         self._selected = [item.stage for item in session.items if isinstance(item, StageItem)]
         if not self._selected:
@@ -104,9 +104,8 @@ class Validation:
             remember(self._reports.folder, self._pipeline.run.folder, self._opened.suite_name)
         self._interruption.install()
 
-    def performer(self, request: pytest.FixtureRequest) -> Callable[[str], None]:
+    def performer(self, request: pytest.FixtureRequest, subtests: pytest.Subtests) -> Callable[[str], None]:
         """Give the function that performs a stage inside its test."""
-        subtests = request.getfixturevalue("subtests")
         item = request.node
 
         def perform(test: str) -> None:

@@ -6,10 +6,14 @@ import resource
 
 import torch
 
+from aorta_train.environment import release_of
 from aorta_train.job import Job
 from aorta_train.options import Options
 from aorta_train.refusal import Refusal
 from aorta_train.rules import faults_on_device
+
+FSDP2_ON_CPU = (2, 6)
+"""The first torch whose fully_shard makes no CUDA streams on CPU."""
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "rocm": "nccl"}
 
@@ -39,6 +43,8 @@ def device_of_rank(options: Options, job: Job, kind: str) -> torch.device:
         Refusal: there are more ranks than devices on this node, or a knob does nothing on them.
     """
     faults = faults_on_device(options, kind)
+    if kind == "cpu" and options.distributed.mode == "fsdp2" and release_of(torch.__version__) < FSDP2_ON_CPU:
+        faults.append(f"distributed.mode: fsdp2 on cpu needs torch 2.6 or newer, this is {torch.__version__}; use fsdp")
     if faults:
         raise Refusal(faults)
     if kind == "cpu":

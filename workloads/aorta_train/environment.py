@@ -19,7 +19,7 @@ def switch_flight_recorder_on(environment: MutableMapping[str, str], output_dir:
     is set.
     """
     folder = (output_dir / "flight_recorder").absolute()
-    used = slice(0, 1) if _release(torch_version) >= RENAMED_IN else slice(None)
+    used = slice(0, 1) if release_of(torch_version) >= RENAMED_IN else slice(None)
     for names, value in ((BUFFER_NAMES, NUM_RECORDED_COLLECTIVES), (FILE_NAMES, str(folder / "rank_"))):
         if not any(name in environment for name in names):
             environment.update(dict.fromkeys(names[used], value))
@@ -35,5 +35,6 @@ def installed_torch() -> str | None:
         return None
 
 
-def _release(version: str) -> tuple[int, ...]:
+def release_of(version: str) -> tuple[int, ...]:
+    """Give the first two numbers of a version."""
     return tuple(int(part) for part in version.split("+", maxsplit=1)[0].split(".")[:2] if part.isdigit())

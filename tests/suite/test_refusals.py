@@ -1,0 +1,131 @@
+"""Bad input: exit 4, every fault named, nothing started."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+
+def refused(rig: Any, *arguments: str) -> str:
+    output = str(rig.run(*arguments, code=4))
+    assert "Traceback" not in output, output
+    assert not (rig.path / "aorta_results").exists()
+    assert not (rig.path / "work").exists()
+    return output
+
+
+BROKEN = {
+    "no JSON": ("{", ["config.json"]),
+    "repeated key": ('{"schema_version": 1, "gpus_per_node": 2, "gpus_per_node": 4}', ["gpus_per_node"]),
+    "wrong type": ('{"schema_version": 1, "gpus_per_node": "two"}', ["gpus_per_node", "two"]),
+    "unknown field": ('{"schema_version": 1, "gpus_per_node": 2, "gpu_per_node": 1}', ["gpu_per_node", "did you mean"]),
+    "placeholder": (
+        '{"schema_version": 1, "gpus_per_node": 2, "container": {"runtime": {"args": {"volumes": ["<changeme>"]}}}}',
+        ["container.runtime.args.volumes[0]", "changeme"],
+    ),
+    "NaN": ('{"schema_version": 1, "gpus_per_node": NaN}', ["gpus_per_node"]),
+    "missing threshold file": (
+        '{"schema_version": 1, "gpus_per_node": 2, "threshold_json": "nowhere.json"}', ["nowhere.json"],
+    ),
+    "several at once": (
+        '{"schema_version": 2, "gpus_per_node": 0, "timeout_secs": 5, "gates": [{"metric": 1}]}',
+        ["schema_version", "gpus_per_node", "timeout_secs", "gates[0]"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_configuration(rig: Any, case: str) -> None:
+    text, named = BROKEN[case]
+    (rig.path / "config.json").write_text(text, "utf-8")
+
+    output = refused(rig)
+
+    assert all(part in output for part in named), output
+
+
+def test_two_threshold_files_are_ambiguous(rig: Any) -> None:
+    rig.configure(threshold_json="")
+    (rig.path / "second_threshold.json").write_text("{}", "utf-8")
+
+    output = refused(rig)
+
+    assert "limits_threshold.json" in output
+    assert "second_threshold.json" in output
+
+
+def test_missing_configuration(rig: Any) -> None:
+    output = rig.pytest("--aorta-config=absent.json", code=4)
+
+    assert "absent.json" in output
+    assert "Traceback" not in output
+
+
+def test_bad_override(rig: Any) -> None:
+    rig.configure()
+
+    assert "--aorta-set gpus_per_nod=2" in refused(rig, "--aorta-set", "gpus_per_nod=2")
+
+
+def test_output_folder_that_cannot_be_written(rig: Any) -> None:
+    rig.configure(output_dir=str(rig.path / "config.json" / "below-a-file"))
+
+    output = rig.run(code=4)
+
+    assert "output_dir" in output
+    assert not (rig.path / "work").exists()
+
+
+def test_report_folder_that_cannot_be_written(rig: Any) -> None:
+    rig.configure()
+
+    assert "--aorta-report-dir" in refused(rig, "--aorta-report-dir=config.json")
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        (
+            {"cluster": {"username": "a", "priv_key_file": "/k", "node_dict": {"n1": {}, "n2": {}}}},
+            "cluster.transport: ssh is not in this version",
+        ),
+        ({"container": {"name": "box", "image": "image:1"}}, "container.runtime.name: docker is not in this version"),
+    ],
+)
+def test_what_this_version_cannot_do_is_refused_before_anything_starts(
+    rig: Any, fields: dict[str, Any], named: str
+) -> None:
+    rig.configure(**fields)
+
+    assert named in refused(rig)
+
+
+def test_work_folder_that_cannot_be_made_fails_the_launch(rig: Any) -> None:
+    rig.configure(work_dir=str(rig.path / "config.json" / "below-a-file"))
+
+    rig.run(code=1)
+
+    assert rig.letters() == "FSSSSSSSSP"
+    assert rig.reason("test_launch_container").startswith("could not measure: ")
+    assert json.loads((rig.folder / "verdict.json").read_text("utf-8"))["fault"] == "rig"
+
+
+SECRETS = {"HF_TOKEN": "tok-9f8e7d6c5b", "MY_API_KEY": "key-1a2b3c4d5e"}
+
+
+def test_secrets_reach_no_file_and_no_output(rig: Any) -> None:
+    shown = {"plain": {"secret": "hidden-value-31337"}}
+    rig.configure(
+        multi_node={"extra_env": {**SECRETS, **shown}},
+        workload={"command": ["sh", "-c", 'echo "token is $HF_TOKEN and $plain"; exit 3'], "traces": "out/*"},
+    )
+
+    output = rig.run("-v", "-s", code=1)
+
+    files = [path for path in rig.path.rglob("*") if path.is_file() and path.name != "config.json"]
+    texts = [output, *(path.read_bytes().decode("utf-8", "replace") for path in files)]
+    for secret in (*SECRETS.values(), "hidden-value-31337"):
+        holders = [text[:80] for text in texts if secret in text]
+        assert holders == []

@@ -1,0 +1,122 @@
+"""A stored run, taken up again: judged by other limits, never rewritten."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def limits(rig: Any, **values: float | None) -> None:
+    (rig.path / "other_threshold.json").write_text(json.dumps({"expected_results": values}), "utf-8")
+
+
+def test_k_alone_judges_the_last_run_again(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    before = {path: path.read_bytes() for path in rig.folder.iterdir() if path.is_file() and path.name != "run.json"}
+    outcomes = rig.record()["stages"]
+
+    output = rig.pytest("-k", "test_validate_thresholds", code=0)
+
+    assert "PASSED: 2 of 2 gates held" in output
+    assert rig.record()["stages"] == outcomes
+    assert {path: path.read_bytes() for path in before} == before
+    (judgement,) = rig.record()["judgements"]
+    assert [stage["name"] for stage in judgement["stages"]] == ["test_validate_thresholds"]
+    assert [c.get("name") for c in rig.junit("aorta_single-rejudged.xml").findall("testcase")] == [
+        "test_validate_thresholds"
+    ]
+    assert len(rig.junit().findall("testcase")) == 10
+
+
+def test_other_thresholds_beside_it_change_the_verdict(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    limits(rig, max_avg_iteration_ms=1.0)
+
+    output = rig.pytest("-k", "test_validate_thresholds", "--aorta-thresholds=other_threshold.json", code=1)
+
+    assert "[threshold] (metric=max_avg_iteration_ms)" in output
+    assert "measured, bad: 1 of 1 gates failed: max_avg_iteration_ms" in output
+    assert rig.record()["verdict"] == "passed"
+    assert rig.record()["judgements"][0]["thresholds"]["max_avg_iteration_ms"] == 1.0
+
+
+def test_config_beside_it_changes_what_it_is_judged_by(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    rig.configure(gates=[{"metric": "step_time_ms_median", "kind": "max", "value": 0.5}])
+
+    output = rig.run("--aorta-run=last", "-k", "test_validate_thresholds", code=1)
+
+    assert "1 of 3 gates failed: step_time_ms_median" in output
+
+
+def test_aorta_run_without_k_parses_judges_and_reports(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    prefix = rig.folder.name[:20]
+
+    rig.pytest(f"--aorta-run={prefix}", code=0)
+
+    (judgement,) = rig.record()["judgements"]
+    assert [stage["name"] for stage in judgement["stages"]] == [
+        "test_parse_results", "test_validate_thresholds", "test_generate_report",
+    ]  # fmt: skip
+    assert (rig.folder / "judgements").is_dir()
+
+
+def test_live_stages_are_refused_on_a_stored_run(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+
+    output = rig.pytest("--aorta-run=last", "-k", "test_run_benchmark", code=4)
+
+    assert "test_run_benchmark needs live hosts" in output
+    assert rig.record()["judgements"] == []
+
+
+def test_unknown_run_is_refused(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+
+    assert "no single run 'ffff'" in rig.pytest("--aorta-run=ffff", code=4)
+    assert "changes a configuration file" in rig.pytest("--aorta-run=last", "--aorta-set", "gpus_per_node=1", code=4)
+
+
+def test_without_a_last_run_k_is_pytests_own(rig: Any) -> None:
+    (rig.path / "test_mine.py").write_text("def test_validate_thresholds(): pass\ndef test_b(): pass\n", "utf-8")
+
+    output = rig.pytest("-k", "test_validate_thresholds", code=0)
+
+    assert "1 passed, 1 deselected" in output
+
+
+def test_with_a_path_k_is_pytests_own(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    (rig.path / "test_mine.py").write_text("def test_validate_thresholds(): pass\n", "utf-8")
+
+    output = rig.pytest("-k", "test_validate_thresholds", "test_mine.py", code=0)
+
+    assert "test_mine.py" in output
+    assert rig.record()["judgements"] == []
+
+
+def test_damaged_record_is_told_in_one_sentence(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    (rig.folder / "run.json").write_text('{"half": ', "utf-8")
+
+    output = rig.pytest("-k", "test_validate_thresholds", code=4)
+
+    assert "is damaged" in output
+    assert "Traceback" not in output
+
+
+def test_lost_run_folder_is_told_in_one_sentence(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    rig.folder.rename(rig.path / "moved")
+
+    assert "the last run's folder" in rig.pytest("-k", "test_validate_thresholds", code=4)
