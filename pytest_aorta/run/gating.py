@@ -92,7 +92,7 @@ def check_table(stages: Sequence[Stage]) -> tuple[Stage, ...]:
         signature = inspect.signature(stage.does, eval_str=True)
         wants = tuple(p.annotation for p in signature.parameters.values())
         if wants != (RunContext, *stage.needs):
-            shown = ", ".join(kind.__name__ for kind in (RunContext, *stage.needs))
+            shown = ", ".join([RunContext.__name__, *(kind.__name__ for kind in stage.needs)])
             raise TypeError(f"{stage.test}: its row says ({shown}), but {does} takes {signature}")
         if signature.return_annotation is not stage.gives:
             raise TypeError(f"{stage.test}: its row gives {stage.gives.__name__}, but {does} does not")

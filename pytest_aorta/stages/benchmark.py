@@ -59,7 +59,8 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
         run.give(execution.model_copy(update={"status": "failed", "duration_seconds": duration}))
         stop_phase(run, PHASE)
     bring_logs(run, PHASE, logs)
-    checks = [*_outcome(phase, watch, error), *_ranks(settings, watch)]
+    checks = [*_outcome(phase, watch, error)]
+    checks += [] if checks else _ranks(settings, watch)
     kernel_checks, notes = scan(run, containers.log_windows, containers.accelerator)
     checks += kernel_checks
     return execution.model_copy(

@@ -14,17 +14,14 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.reporting.terminal import Pulse, progress_text
 from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.stages.failures import RANK_MARK, Failures
 from pytest_aorta.stages.phase import POLL_SECONDS, Phase
 
-LAST_LINES = 40
 MEDIANS_OF_SILENCE = 10
 RANKS_EVERY_SECONDS = 5.0
 STACKS_WITHIN_SECONDS = 5.0
 SILENCE_SAID_SECONDS = 30.0
 
-# torchrun marks the lines of a rank ("[default1]:") and reports a failed rank by its local number.
-RANK_MARK = re.compile(r"^\[[A-Za-z_]*(\d+)\]:\s?")
-RANK_FAILED = re.compile(r"exitcode\s*:\s*(-?\d+)\)?\s+local_rank:\s*(\d+)")
 STACK_BEGINS = re.compile(r"most recent call first")
 STACK_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+) in (\S+)')
 
@@ -41,8 +38,7 @@ class Watch:
     step_ms: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     last_beat: dict[str, Any] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)
-    tails: dict[str, deque[str]] = field(default_factory=dict)
-    failures: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    failures: dict[str, Failures] = field(default_factory=dict)
     stacks: dict[str, list[str]] = field(default_factory=dict)
     stalled: str = ""
     failed_at: float | None = None
@@ -52,17 +48,15 @@ class Watch:
 
     def lines(self, host: str, lines: list[str]) -> None:
         """Take complete log lines of a host."""
-        tail = self.tails.setdefault(host, deque(maxlen=LAST_LINES))
+        failures = self.failures.setdefault(host, Failures())
         self.last_line_at = time.monotonic()
         for line in lines:
-            tail.append(line)
             log.info("%s: %s", host, line)
+            failures.line(line)
             mark = RANK_MARK.match(line)
             text = line[mark.end() :] if mark else line
             if text.startswith("{"):
                 self._beat(text)
-            elif found := RANK_FAILED.search(line):
-                self.failures.setdefault(host, []).append((int(found[2]), int(found[1])))
             elif STACK_BEGINS.search(text) or STACK_FRAME.match(text):
                 self.stacks.setdefault(f"{host} local rank {mark[1] if mark else '?'}", []).append(text)
 
@@ -112,25 +106,8 @@ class Watch:
         )
 
     def first_cause(self, host: str, code: int | None) -> str:
-        """Say who failed on a host: the rank as torchrun tells it, else the exit code; then the last error line."""
-        failures = self.failures.get(host)
-        if failures:
-            local_rank, rank_code = failures[0]
-            rank = self._rank(host, local_rank)
-            said = f"{host}: rank {rank} {_ended(rank_code)}"
-        else:
-            said = f"{host}: the workload {_ended(code)}"
-        hint = self._last_error(host)
-        return f"{said}: {hint}" if hint else said
-
-    def _rank(self, host: str, local_rank: int) -> int:
-        node = next(h.rank for h in self.settings.cluster.hosts if h.name == host)
-        return node * self.settings.nproc_per_node + local_rank
-
-    def _last_error(self, host: str) -> str:
-        ranked = [RANK_MARK.sub("", line).strip() for line in self.tails.get(host, ()) if RANK_MARK.match(line)]
-        errors = [line for line in ranked if re.match(r"^(\w+\.)*\w*(Error|Exception)\b|^error:|^train\.py: ", line)]
-        return (errors or [""])[-1][:300]
+        """Say who failed first on a host."""
+        return self.failures.get(host, Failures()).cause(host, code)
 
 
 def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
@@ -163,7 +140,7 @@ def _descendants(answer: Answer, name: str) -> list[dict[str, Any]]:
 
 
 def _fail_fast(watch: Watch, phase: Phase, now: float) -> None:
-    if not (phase.failed or phase.lost or watch.failures):
+    if not (phase.failed or phase.lost or any(seen.was_noticed for seen in watch.failures.values())):
         return
     watch.failed_at = watch.failed_at or now
     grace = watch.settings.config.failure_grace_seconds
@@ -210,9 +187,3 @@ def hanging_at(stacks: dict[str, list[str]]) -> dict[str, str]:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
-
-
-def _ended(code: int | None) -> str:
-    if code is None:
-        return "did not end"
-    return f"was ended by signal {-code}" if code < 0 else f"exited {code}"

@@ -12,8 +12,8 @@ from aorta_train.options import Options
 from aorta_train.refusal import Refusal
 from aorta_train.rules import faults_on_device
 
-FSDP2_ON_CPU = (2, 6)
-"""The first torch whose fully_shard makes no CUDA streams on CPU."""
+FSDP2_ON_CPU = (2, 9)
+"""Before 2.6 fully_shard needs CUDA streams; in 2.6 to 2.8 it adds gradients up over gloo without averaging them (seen)."""
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "rocm": "nccl"}
 
@@ -44,7 +44,7 @@ def device_of_rank(options: Options, job: Job, kind: str) -> torch.device:
     """
     faults = faults_on_device(options, kind)
     if kind == "cpu" and options.distributed.mode == "fsdp2" and release_of(torch.__version__) < FSDP2_ON_CPU:
-        faults.append(f"distributed.mode: fsdp2 on cpu needs torch 2.6 or newer, this is {torch.__version__}; use fsdp")
+        faults.append(f"distributed.mode: fsdp2 on cpu needs torch 2.9 or newer, this is {torch.__version__}; use fsdp")
     if faults:
         raise Refusal(faults)
     if kind == "cpu":

@@ -1,0 +1,109 @@
+"""Which rank failed first, told from what torchrun and the ranks themselves say.
+
+torchrun calls the rank that it happened to poll first the root cause. When a rank dies, its peers die of the broken
+connection a moment later, often within the same poll; so a rank whose last words are about a lost peer, or that
+torchrun ended itself, is never named as the cause while another one failed for a reason of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+# torchrun marks the lines of a rank ("[default1]:"); torch adds the rank once more to uncaught errors ("[rank1]: ").
+RANK_MARK = re.compile(r"^\[[A-Za-z_]*(\d+)\]:\s?")
+_TORCH_MARK = re.compile(r"^\[rank\d+\]:\s")
+_EARLY_NOTICE = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+")
+_RANK = re.compile(r"^\s+rank\s+: (\d+) \(local_rank: (\d+)\)")
+_EXIT = re.compile(r"^\s+exitcode\s+: (-?\d+)")
+_ERROR = re.compile(
+    r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^[\w./-]+: .*(?:error|unknown|cannot|expected|refused)"
+)
+_PEER_LOST = re.compile(
+    r"connection (?:reset|closed) by peer|remote (?:worker|process) (?:hanging|crashing|exited)|broken pipe"
+    r"|ncclRemoteError|socket closed|peer closed|connection refused|connection was likely closed",
+    re.IGNORECASE,
+)
+_ENDED_BY_TORCHRUN = frozenset({-15, 143, -9})
+_MAX_WORDS_CHARS = 300
+
+
+@dataclass(slots=True)
+class RankFailure:
+    """One failed rank of a host: its exit code (negative: the signal's number) and its last error line."""
+
+    rank: int
+    local_rank: int
+    code: int
+    last_words: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Tell whether the rank failed for a reason of its own, not because a peer was gone."""
+        return not _PEER_LOST.search(self.last_words)
+
+    def __str__(self) -> str:
+        """Give the failure as a clause: `rank 1 exited 13: RuntimeError: …`."""
+        words = f": {self.last_words}" if self.last_words else ""
+        return f"rank {self.rank} {ended(self.code)}{words}"
+
+
+@dataclass(slots=True)
+class Failures:
+    """What the lines of one host's log say about its failed ranks."""
+
+    was_noticed: bool = False
+    words: dict[int, str] = field(default_factory=dict)
+    unmarked_words: str = ""
+    ranks: dict[int, RankFailure] = field(default_factory=dict)
+    _open: tuple[int, int] | None = None
+
+    def line(self, line: str) -> None:
+        """Take one log line."""
+        mark = RANK_MARK.match(line)
+        text = _TORCH_MARK.sub("", line[mark.end() :] if mark else line)
+        if mark is not None:
+            if _ERROR.match(text) or _PEER_LOST.search(text):
+                self.words[int(mark[1])] = text.strip()[:_MAX_WORDS_CHARS]
+        elif _EARLY_NOTICE.search(line):
+            self.was_noticed = True
+        elif found := _RANK.match(line):
+            self._open = int(found[1]), int(found[2])
+        elif (found := _EXIT.match(line)) and self._open is not None:
+            rank, local_rank = self._open
+            self.ranks[rank] = RankFailure(rank, local_rank, int(found[1]))
+        elif _ERROR.match(text):
+            self.unmarked_words = text.strip()[:_MAX_WORDS_CHARS]
+
+    def cause(self, host: str, code: int | None) -> str:
+        """Say who failed first on a host whose command ended with `code`, in one sentence."""
+        failed = sorted(self.ranks.values(), key=lambda failure: failure.rank)
+        for failure in failed:
+            failure.last_words = self.words.get(failure.local_rank, "")
+        if not failed:
+            words = self.unmarked_words or next(iter(self.words.values()), "")
+            return f"{host}: the workload {ended(code)}" + (f": {words}" if words else "")
+        own = [failure for failure in failed if failure.is_own]
+        without_torchruns = [f for f in own if f.code not in _ENDED_BY_TORCHRUN or f.last_words]
+        causes = without_torchruns or own
+        if not causes:
+            names = ", ".join(str(failure.rank) for failure in failed)
+            return f"{host}: rank {names} lost a peer ({failed[0].last_words}); which rank went first was not seen"
+        followers = len(failed) - len(causes)
+        after = f" ({followers} more ranks ended after it)" if followers else ""
+        return f"{host}: " + "; ".join(str(failure) for failure in _distinct(causes)) + after
+
+
+def _distinct(failures: list[RankFailure]) -> list[RankFailure]:
+    """Keep one of several ranks that say the same with the same code: all of them were started wrongly alike."""
+    seen: dict[tuple[int, str], RankFailure] = {}
+    for failure in failures:
+        seen.setdefault((failure.code, failure.last_words), failure)
+    return list(seen.values())
+
+
+def ended(code: int | None) -> str:
+    """Say how something ended: `exited 13`, `was ended by signal 9`, `did not end`."""
+    if code is None:
+        return "did not end"
+    return f"was ended by signal {-code}" if code < 0 else f"exited {code}"

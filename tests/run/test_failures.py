@@ -1,0 +1,70 @@
+"""Who failed first: never the rank that only lost its peer."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_aorta.stages.failures import Failures
+
+PEER_LOST = "[default{r}]:[rank{r}]: RuntimeError: [gloo/pair.cc:1] Connection closed by peer [127.0.0.1]:24748"
+
+
+def block(*failures: tuple[int, int]) -> list[str]:
+    lines = ["E1 api.py:1] failed (exitcode: 1) local_rank: 0 (pid: 5) of binary: python", "Failures:"]
+    for rank, code in failures:
+        lines += [f"  rank      : {rank} (local_rank: {rank % 8})", f"  exitcode  : {code} (pid: 6)"]
+    return lines
+
+
+def cause(*lines: str, code: int | None = 1) -> str:
+    failures = Failures()
+    for line in lines:
+        failures.line(line)
+    return failures.cause("a", code)
+
+
+@pytest.mark.parametrize("order", [[(0, 1), (1, 13)], [(1, 13), (0, 1)]])
+def test_rank_that_lost_its_peer_is_not_named(order: list[tuple[int, int]]) -> None:
+    assert cause(PEER_LOST.format(r=0), *block(*order)) == "a: rank 1 exited 13 (1 more ranks ended after it)"
+
+
+def test_rank_with_an_error_of_its_own_is_named_with_it() -> None:
+    said = cause("[default1]:[rank1]: ValueError: no such layer", PEER_LOST.format(r=0), *block((0, 1), (1, 1)))
+
+    assert said == "a: rank 1 exited 1: ValueError: no such layer (1 more ranks ended after it)"
+
+
+def test_rank_that_torchrun_ended_is_not_named() -> None:
+    said = cause("[default3]:MemoryError: out of memory", *block((3, 1), (0, -15), (1, -15)))
+
+    assert said == "a: rank 3 exited 1: MemoryError: out of memory (2 more ranks ended after it)"
+
+
+def test_killed_rank_is_named_by_its_signal() -> None:
+    assert cause(PEER_LOST.format(r=0), *block((0, 1), (1, -9))).startswith("a: rank 1 was ended by signal 9")
+
+
+def test_all_ranks_that_say_the_same_are_said_once() -> None:
+    sentence = "train.py: config: training.max_step: unknown knob; did you mean max_steps?"
+    said = cause(f"[default0]:{sentence}", f"[default1]:{sentence}", *block((0, 2), (1, 2)))
+
+    assert said == f"a: rank 0 exited 2: {sentence}"
+
+
+def test_nobody_is_named_when_everybody_lost_a_peer() -> None:
+    said = cause(PEER_LOST.format(r=0), PEER_LOST.format(r=1), *block((0, 1), (1, 1)))
+
+    assert "which rank went first was not seen" in said
+
+
+def test_workload_without_torchrun_is_told_by_its_exit_code_and_last_error() -> None:
+    assert cause("Traceback", "KeyError: 'x'", code=1) == "a: the workload exited 1: KeyError: 'x'"
+    assert cause(code=13) == "a: the workload exited 13"
+    assert cause(code=-9) == "a: the workload was ended by signal 9"
+
+
+def test_notice_comes_before_the_end() -> None:
+    failures = Failures()
+    failures.line(block((0, 1))[0])
+
+    assert failures.was_noticed

@@ -1,0 +1,74 @@
+"""The shipped local configuration with the real trainer: green, a rank that fails, a rank that hangs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_aorta.config.shipped import shipped
+
+pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.torch
+
+LOCAL = f"--aorta-config={shipped('configs/local_cpu.json')}"
+
+
+def inject(**fault: Any) -> list[str]:
+    return [f"--aorta-set=training_overrides.fault_injection.{name}={value}" for name, value in fault.items()]
+
+
+def test_shipped_local_configuration_is_green(rig: Any) -> None:
+    output = rig.pytest(LOCAL, code=0)
+
+    assert rig.letters() == "PPSPPSPPPP"
+    assert "PASSED: 3 of 3 gates held" in output
+    execution = rig.record()["products"]["Execution"]
+    assert execution["ranks_seen"] == [0, 1]
+    result = rig.record()["products"]["Result"]
+    assert result["source"] == "CPU steps of raw traces (no GPU events)"
+    assert result["num_profiled_steps"] == 3
+    metrics = json.loads((rig.folder / "metrics.json").read_text("utf-8"))["metrics"]
+    assert metrics["step_time_ms_median"]["value"] > 0
+    assert metrics["computation_time_us"]["value"] is None
+
+
+def test_failed_rank_is_named_with_its_exit_code(rig: Any) -> None:
+    rig.pytest(LOCAL, *inject(kind="exit", rank=1, step=10, exit_code=13), code=1)
+
+    assert "rank 1 exited 13" in rig.reason("test_run_benchmark")
+    assert rig.reason("test_run_benchmark").startswith("measured, bad: ")
+    assert rig.outcomes()["test_teardown"] == "passed"
+
+
+def test_rank_that_raises_is_named_with_its_error(rig: Any) -> None:
+    rig.pytest(LOCAL, *inject(kind="raise", rank=0, step=5), code=1)
+
+    reason = rig.reason("test_run_benchmark")
+    assert "rank 0 exited" in reason
+    assert "fault_injection: raised on rank 0 at step 5" in reason
+
+
+def test_killed_rank_is_named_with_its_signal(rig: Any) -> None:
+    rig.pytest(LOCAL, *inject(kind="kill", rank=1, step=5), code=1)
+
+    assert "rank 1 was ended by signal 9" in rig.reason("test_run_benchmark")
+
+
+def test_hanging_rank_is_shown_with_the_stacks_of_all(rig: Any) -> None:
+    rig.pytest(LOCAL, *inject(kind="hang", rank=1, step=10), "--aorta-set=stall_seconds=20", code=1)
+
+    reason = rig.reason("test_run_benchmark")
+    assert "no step for" in reason
+    assert "local rank 1 in " in reason
+    assert "(fault.py:" in reason
+    assert "local rank 0 in " in reason
+
+
+def test_wrong_override_is_told_in_the_trainers_own_sentence(rig: Any) -> None:
+    rig.pytest(LOCAL, "--aorta-set=training_overrides.training.max_step=5", code=1)
+
+    reason = rig.reason("test_run_benchmark")
+    assert "max_step" in reason
+    assert "max_steps" in reason
