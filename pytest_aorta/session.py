@@ -78,6 +78,12 @@ class AortaSession:
         """Undo what is left, close the record, and write what reports are made from."""
         self.validation.finish(session)
 
+    @pytest.hookimpl(trylast=True, specname="pytest_sessionfinish")
+    def pytest_sessionfinish_last(self, session: pytest.Session) -> None:
+        """Keep long logs off the terminal, once the reports have taken them."""
+        if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
+            self.validation.shorten(reporter)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say how it went, in at most 25 lines."""
         self.validation.summarize(terminalreporter)

@@ -129,9 +129,8 @@ def _outcome(phase: Phase, watch: Watch, error: str) -> Iterator[Check]:
         state = watch.progress_line(phase) if phase.given_up.startswith("no end") else ""
         yield _bad(phase.given_up + (f" ({state})" if state else ""), phase, "look at the last lines of the Full Log")
     for host, code in phase.failed.items():
-        yield _bad(
-            watch.first_cause(host, code), phase, f"read the traceback in benchmark-node-<rank>.log of {host}", host
-        )
+        log_name = f"{PHASE}-node-{phase.hosts.index(host)}.log"
+        yield _bad(watch.first_cause(host, code), phase, f"read {log_name} in the run folder", host)
     for host, why in phase.lost.items():
         yield _bad(f"{host}: {why}", phase, f"check that {host} is up", host, fault="rig")
 

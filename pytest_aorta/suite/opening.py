@@ -135,13 +135,11 @@ def refuse_live(selected: Sequence[Stage]) -> None:
 
 def environment() -> dict[str, str]:
     """Give the versions a result depends on, on the machine that runs pytest."""
-    names = ("pytest", "pytest-html", "torch")
-    versions = {name: _version(name) for name in names}
     return {
         "pytest-aorta": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        **{name: version for name, version in versions.items() if version},
+        "Python": platform.python_version(),
+        "Platform": platform.platform(),
+        "torch": _version("torch") or "not installed",
     }
 
 

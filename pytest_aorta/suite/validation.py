@@ -29,6 +29,7 @@ from pytest_aorta.table import stages_of
 log = logging.getLogger("pytest_aorta")
 
 LABEL = re.compile(r"^\[(?P<about>[^]]*)\](?: \((?P<context>.*)\))?$")
+MAX_LOG_LINES = 25
 REJUDGED_BY_DEFAULT = ("test_parse_results", "test_validate_thresholds", "test_generate_report")
 
 
@@ -141,6 +142,13 @@ class Validation:
             return None
         return report.outcome, "", report.outcome.upper()
 
+    def shorten(self, reporter: pytest.TerminalReporter) -> None:
+        """Leave the end of a failed stage's log on the terminal; the whole stands in its Full Log page."""
+        prefix = f"{self._opened.suite_name}::"
+        for report in (*reporter.stats.get("failed", ()), *reporter.stats.get("subtests failed", ())):
+            if isinstance(report, pytest.TestReport) and report.nodeid.startswith(prefix):
+                report.sections = [(name, last_lines(text)) for name, text in report.sections]
+
     def summarize(self, reporter: pytest.TerminalReporter) -> None:
         """Write the summary to the terminal."""
         if self._view is not None:
@@ -245,6 +253,13 @@ def _report_checks(outcome: StageRecord, subtests: pytest.Subtests) -> None:
         with subtests.test(about, **context):
             if check.failed:
                 pytest.fail(check.reason, pytrace=False)
+
+
+def last_lines(text: str) -> str:
+    """Give the end of a log, saying how much was left out."""
+    lines = text.splitlines()
+    left_out = len(lines) - MAX_LOG_LINES
+    return text if left_out <= 0 else "\n".join([f"({left_out} lines above, see Full Log)", *lines[left_out:]])
 
 
 def split_label(label: str) -> tuple[str, dict[str, Plain]]:
