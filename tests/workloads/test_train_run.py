@@ -106,7 +106,7 @@ def test_each_rank_has_one_trace_of_the_active_steps(finished: Finished) -> None
 
 def traces_of(start_alone: Start, config: Path, folder: Path, *overrides: str) -> dict[str, Any]:
     """Run alone and give each trace by its name; compressed ones are opened."""
-    short = ["distributed.mode=ddp", "training.max_steps=9", "training.output_dir=out", *overrides]
+    short = ["distributed.mode=ddp", "training.max_steps=13", "training.output_dir=out", *overrides]
     ended = start_alone(folder, "--config", str(config), "--override", *short)
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = {}

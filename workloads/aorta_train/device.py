@@ -13,7 +13,7 @@ from aorta_train.refusal import Refusal
 from aorta_train.rules import faults_on_device
 
 FSDP2_ON_CPU = (2, 9)
-"""Before 2.6 fully_shard needs CUDA streams; in 2.6 to 2.8 it adds gradients up over gloo without averaging them (seen)."""
+"""Before 2.6 fully_shard needs CUDA streams; in 2.6 to 2.8 it adds gradients up over gloo without averaging."""
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "rocm": "nccl"}
 
