@@ -60,23 +60,25 @@ class RunContext:
         """The host of rank 0."""
         return self.group[0]
 
-    @property
-    def work_dir(self) -> str:
-        """Our folder on each host, one a run, so that it can be removed whole."""
+    def work_dir(self, host: str) -> str:
+        """Our folder on a host: one a run, so that it can be removed whole; one each where hosts are one machine."""
         given = self.settings.work_dir(self.folder.run_id)
-        return given if given.rstrip("/").endswith(self.folder.run_id) else f"{given.rstrip('/')}/{self.folder.run_id}"
+        folder = given.rstrip("/")
+        if not folder.endswith(self.folder.run_id):
+            folder = f"{folder}/{self.folder.run_id}"
+        is_shared = self.settings.cluster.transport == "local" and len(self.group) > 1
+        return f"{folder}-{host}" if is_shared else folder
 
-    @property
-    def state_dir(self) -> str:
-        """The folder of the node programs, beside the work folder so that it outlives that."""
-        return f"{self.work_dir}.node"
+    def state_dir(self, host: str) -> str:
+        """The folder of a host's node program, beside the work folder so that it outlives that."""
+        return f"{self.work_dir(host)}.node"
 
     def connect(self) -> Fleet:
         """Start the node programs, once; they leave when the run is closed."""
         if not self._connected:
             self._connected = True
             self.on_teardown("node programs left", self.fleet.close)
-            self.fleet.open({host.name: self.state_dir for host in self.group})
+            self.fleet.open({host.name: self.state_dir(host.name) for host in self.group})
         return self.fleet
 
     def ask(self, plan: Ask | Mapping[str, Ask]) -> Answers:

@@ -13,6 +13,7 @@ from typing import Literal
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError
 from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.evidence import weigh
 from pytest_aorta.run.interruption import Interrupted
 from pytest_aorta.run.products import Product
 from pytest_aorta.run.record import FailureKind, StageRecord, now, seconds_since
@@ -155,6 +156,8 @@ class Pipeline:
             self.run.progress(stage.label)
             log.info("%s begins", stage.test)
             product = stage.does(self.run, *(self.run.products[need] for need in stage.needs))
+            weighed = tuple(weigh(product.checks, self.run.settings.config.evidence))
+            product = product.model_copy(update={"checks": weighed})
             with self.run.interruption.held():
                 self.run.give(product)
         except Interrupted as interrupted:
@@ -193,7 +196,9 @@ class Pipeline:
 
 def _judged(stage: Stage, product: Product) -> StageRecord:
     failed = [check for check in product.checks if check.failed]
-    whole = StageRecord(name=stage.test, outcome="passed", checks=product.checks, notes=product.notes)
+    warned = tuple(check.reason for check in product.checks if check.state == "warned")
+    notes = (*warned, *product.notes)
+    whole = StageRecord(name=stage.test, outcome="passed", checks=product.checks, notes=notes)
     if not failed:
         return whole
     sentence = product.failure or "; ".join(check.reason or check.label for check in failed)

@@ -1,6 +1,8 @@
-"""The hosts of a run: which transport reaches them and which engine runs the workload there."""
+"""The hosts of a run: which transport reaches them and which engine runs the workload there; what is not here yet."""
 
 from __future__ import annotations
+
+import difflib
 
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.bare import Bare
@@ -8,6 +10,9 @@ from pytest_aorta.containers.engine import Engine
 from pytest_aorta.errors import ConfigError, Fault
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.local import LocalTransport
+from pytest_aorta.run.evidence import CHECKS
+
+PARSERS = ("auto", "timeline")
 
 
 def fleet_of(settings: Settings) -> Fleet:
@@ -48,3 +53,26 @@ def engine_of(settings: Settings) -> Engine:
             ]
         )
     return Bare()
+
+
+def refuse_unknown(settings: Settings) -> None:
+    """Refuse what the configuration asks for and this version does not do; a knob is never ignored.
+
+    Raises:
+        ConfigError: every such field.
+    """
+    config = settings.config
+    faults = []
+    if config.analysis.parser not in PARSERS:
+        faults.append(
+            Fault(
+                "analysis.parser", f"{config.analysis.parser} is not in this version; use one of {', '.join(PARSERS)}"
+            )
+        )
+    for name in config.evidence:
+        if name not in CHECKS:
+            near = difflib.get_close_matches(name, CHECKS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(CHECKS)}"
+            faults.append(Fault(f"evidence.{name}", f"no check of this name in this version{hint}"))
+    if faults:
+        raise ConfigError(faults)

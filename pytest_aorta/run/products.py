@@ -95,6 +95,7 @@ class Execution(Product):
     accelerator: Accelerator
     ranks_seen: tuple[int, ...] = ()
     nccl_channels: int | None = None
+    kernel_log_notes: int | None = None
 
 
 class Artifacts(Product):
@@ -108,7 +109,7 @@ class Artifacts(Product):
     logs: dict[str, str] = {}
     errors: dict[str, str] = {}
     accelerator: Accelerator
-    started: bool = True
+    kernel_log_notes: int | None = None
 
     @property
     def usable(self) -> bool:

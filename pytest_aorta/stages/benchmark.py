@@ -14,6 +14,7 @@ from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Containers, Execution, Fabric, Rccl, Status, WorkloadTree
 from pytest_aorta.stages.command import environment, num_channels, rendezvous_address, uses_torchrun, workload_command
+from pytest_aorta.stages.failures import first_causes
 from pytest_aorta.stages.kernel import scan
 from pytest_aorta.stages.phase import Phase, bring_logs, follow, start_phase, stop_phase
 from pytest_aorta.stages.search import floor_ns, search
@@ -61,8 +62,8 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     bring_logs(run, PHASE, logs)
     checks = [*_outcome(phase, watch, error)]
     checks += [] if checks else _ranks(settings, watch)
-    kernel_checks, notes = scan(run, containers.log_windows, containers.accelerator)
-    checks += kernel_checks
+    kernel = scan(run, containers.log_windows, containers.accelerator, watch.pids)
+    checks += kernel.checks
     return execution.model_copy(
         update={
             "status": _status(phase, error),
@@ -72,7 +73,8 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
             "ended_at_s": execution.launched_at_s + duration,
             "ranks_seen": tuple(sorted(watch.ranks)),
             "checks": tuple(checks),
-            "notes": tuple(notes),
+            "kernel_log_notes": kernel.num_notes,
+            "notes": tuple(kernel.warnings),
         }
     )
 
@@ -128,9 +130,9 @@ def _outcome(phase: Phase, watch: Watch, error: str) -> Iterator[Check]:
     if phase.given_up:
         state = watch.progress_line(phase) if phase.given_up.startswith("no end") else ""
         yield _bad(phase.given_up + (f" ({state})" if state else ""), phase, "look at the last lines of the Full Log")
-    for host, code in phase.failed.items():
+    for host, cause in first_causes(watch.failures, phase.failed).items():
         log_name = f"{PHASE}-node-{phase.hosts.index(host)}.log"
-        yield _bad(watch.first_cause(host, code), phase, f"read {log_name} in the run folder", host)
+        yield _bad(cause, phase, f"read {log_name} in the run folder", host)
     for host, why in phase.lost.items():
         yield _bad(f"{host}: {why}", phase, f"check that {host} is up", host, fault="rig")
 

@@ -64,6 +64,7 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
         logs=logs,
         errors=errors,
         accelerator=execution.accelerator,
+        kernel_log_notes=execution.kernel_log_notes,
         checks=checks,
         failure=f"{len(errors)} of {len(hosts)} hosts gave no traces: " + "; ".join(errors.values()) if missing else "",
     )

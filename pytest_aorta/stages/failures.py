@@ -8,6 +8,7 @@ torchrun ended itself, is never named as the cause while another one failed for 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # torchrun marks the lines of a rank ("[default1]:"); torch adds the rank once more to uncaught errors ("[rank1]: ").
@@ -75,23 +76,43 @@ class Failures:
         elif _ERROR.match(text):
             self.unmarked_words = text.strip()[:_MAX_WORDS_CHARS]
 
-    def cause(self, host: str, code: int | None) -> str:
-        """Say who failed first on a host whose command ended with `code`, in one sentence."""
+    def cause(self, code: int | None) -> Cause:
+        """Say who failed first on a host whose command ended with `code`."""
         failed = sorted(self.ranks.values(), key=lambda failure: failure.rank)
         for failure in failed:
             failure.last_words = self.words.get(failure.local_rank, "")
         if not failed:
             words = self.unmarked_words or next(iter(self.words.values()), "")
-            return f"{host}: the workload {ended(code)}" + (f": {words}" if words else "")
+            said = f"the workload {ended(code)}" + (f": {words}" if words else "")
+            return Cause(said, is_own=not _PEER_LOST.search(words))
         own = [failure for failure in failed if failure.is_own]
         without_torchruns = [f for f in own if f.code not in _ENDED_BY_TORCHRUN or f.last_words]
         causes = without_torchruns or own
         if not causes:
             names = ", ".join(str(failure.rank) for failure in failed)
-            return f"{host}: rank {names} lost a peer ({failed[0].last_words}); which rank went first was not seen"
+            said = f"rank {names} lost a peer ({failed[0].last_words}); which rank went first was not seen"
+            return Cause(said, is_own=False)
         followers = len(failed) - len(causes)
         after = f" ({followers} more ranks ended after it)" if followers else ""
-        return f"{host}: " + "; ".join(str(failure) for failure in _distinct(causes)) + after
+        return Cause("; ".join(str(failure) for failure in _distinct(causes)) + after, is_own=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Who failed first on one host; not its `own` when all its ranks died of peers elsewhere."""
+
+    said: str
+    is_own: bool
+
+
+def first_causes(failures: Mapping[str, Failures], codes: Mapping[str, int | None]) -> dict[str, str]:
+    """Say who failed first, by host; hosts whose ranks only lost their peers are left out where another has a cause."""
+    found = {host: failures.get(host, Failures()).cause(code) for host, code in codes.items()}
+    own = {host: cause for host, cause in found.items() if cause.is_own}
+    named = own or found
+    followers = len(found) - len(named)
+    after = f" ({followers} more hosts ended after it)" if followers else ""
+    return {host: f"{host}: {cause.said}{after}" for host, cause in named.items()}
 
 
 def _distinct(failures: list[RankFailure]) -> list[RankFailure]:

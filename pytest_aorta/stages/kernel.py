@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pytest_aorta.checks import Check
 from pytest_aorta.fleet.ask import Answer, Ask
@@ -24,14 +25,25 @@ UNREAD = {
 }
 
 
-def scan(run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator) -> tuple[list[Check], list[str]]:
+@dataclass(slots=True)
+class Scan:
+    """What the kernel logs said: checks (fatal findings, scans that could not be made), warnings, number of notes.
+
+    `num_notes` is None when any host's log was not read whole.
+    """
+
+    checks: list[Check] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    num_notes: int | None = 0
+
+
+def scan(run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator, job_pids: set[int]) -> Scan:
     """Read every host's kernel log since the run began and judge it.
 
-    Returns:
-        Checks (fatal findings and scans that could not be made) and notes (findings that only warn).
+    The crash of a process that is not in `job_pids` is a note.
     """
     if not run.settings.config.kernel_log.enabled:
-        return [_not_scanned(host, "kernel_log.enabled is false") for host in windows], []
+        return Scan([_not_scanned(host, "kernel_log.enabled is false") for host in windows], num_notes=None)
     time.sleep(SETTLE_SECONDS[accelerator])
     answers = run.fleet.perform(
         {
@@ -39,37 +51,42 @@ def scan(run: RunContext, windows: Mapping[str, LogWindow], accelerator: Acceler
             for host, window in windows.items()
         }
     )
-    checks: list[Check] = []
-    notes: list[str] = []
+    found = Scan()
     for host, window in windows.items():
         if host in answers.failed:
-            checks.append(_incomplete(run, host, answers.failed[host].reason))
+            found.checks.append(_incomplete(run, host, answers.failed[host].reason))
+            found.num_notes = None
             continue
-        checks += _judge_host(run, host, window, answers[host], notes)
-    return checks, notes
+        _judge_host(run, host, window, answers[host], job_pids, found)
+    return found
 
 
-def _judge_host(run: RunContext, host: str, window: LogWindow, answer: Answer, notes: list[str]) -> Iterator[Check]:
+def _judge_host(run: RunContext, host: str, window: LogWindow, answer: Answer, job_pids: set[int], found: Scan) -> None:
     if answer["boot_id"] != window.boot_id:
-        yield _check(host, "failed", f"{host} rebooted during the run", "find out why: console log, power, panic")
+        found.num_notes = None
+        found.checks.append(
+            _check(host, "failed", f"{host} rebooted during the run", "find out why: console log, power, panic")
+        )
         return
     lines = [Line(float(e["stamp_s"]), e["facility"], e["level"], e["text"]) for e in answer["lines"]]
     text = "".join(f"[{line.stamp_s:.6f}] {line.facility}.{line.level} {line.text}\n" for line in lines)
     write_text(run.folder.kernel_log(host), text)
     if answer["status"] != "read":
         why = UNREAD.get(str(answer["status"]), "dmesg failed") + (f" ({answer['why']})" if answer.get("why") else "")
-        yield _incomplete(run, host, why)
-    findings = judge(lines)
-    fatal = [f for f in findings if f.severity == "fatal"]
+        found.checks.append(_incomplete(run, host, why))
+        found.num_notes = None
+    findings = judge(lines, job_pids=job_pids)
     for finding in findings:
         log.info("%s: kernel log: %s %s x%d: %s", host, finding.severity, finding.class_, finding.count, finding.text)
-    notes += [_describe(host, f) for f in findings if f.severity == "degrade"][:LISTED]
+    if found.num_notes is not None:
+        found.num_notes += sum(finding.count for finding in findings if finding.severity == "note")
+    found.warnings += [_describe(host, f) for f in findings if f.severity == "degrade"][:LISTED]
+    fatal = [finding for finding in findings if finding.severity == "fatal"]
     if fatal:
         listed = "; ".join(f"{f.class_}: {f.text}" + (f" (x{f.count})" if f.count > 1 else "") for f in fatal[:LISTED])
         more = f"; and {len(fatal) - LISTED} more" if len(fatal) > LISTED else ""
-        yield _check(
-            host, "failed", f"{host}: kernel log: {listed}{more}", f"{host}: {fatal[0].action}: {fatal[0].reason}"
-        )
+        step = f"{host}: {fatal[0].action}: {fatal[0].reason}"
+        found.checks.append(_check(host, "failed", f"{host}: kernel log: {listed}{more}", step))
     elif answer["status"] == "read":
         log.info("%s: kernel log clean since launch (%d lines)", host, len(lines))
 

@@ -12,9 +12,17 @@ from pytest_aorta.trace.summary import RankSummary
 WHOLE_TRACE = ("avg_iteration_time_ms", "std_iteration_time_ms", "min_iteration_time_ms", "max_iteration_time_ms")
 
 
-def collect_metrics(ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> dict[str, Metric]:
+def collect_metrics(
+    ranks: Sequence[RankSummary], logs: Sequence[StepLog], kernel_log_notes: int | None
+) -> dict[str, Metric]:
     """Give every metric of a run by its name in metrics.json."""
-    return {**_of_traces(ranks), **_of_step_logs(logs)}
+    notes = Metric(
+        value=_number(kernel_log_notes),
+        unit="",
+        source="kernel logs of all hosts since launch",
+        why="the kernel log was not scanned" if kernel_log_notes is None else "",
+    )
+    return {**_of_traces(ranks), **_of_step_logs(logs), "kernel_log_notes": notes}
 
 
 def _of_traces(ranks: Sequence[RankSummary]) -> dict[str, Metric]:

@@ -32,7 +32,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
         why = "; ".join(f"{error.file}: {error.error}" for error in summaries.errors) or "no trace file"
         raise StageError(f"no trace could be read: {why}")
     logs = read_step_logs(root)
-    run.folder.write_metrics(collect_metrics(summaries.ranks, logs))
+    run.folder.write_metrics(collect_metrics(summaries.ranks, logs, artifacts.kernel_log_notes))
     missing = _missing(run.settings, summaries.ranks)
     checks = (
         *_unreadable(summaries),

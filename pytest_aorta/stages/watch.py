@@ -38,6 +38,7 @@ class Watch:
     step_ms: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     last_beat: dict[str, Any] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)
+    pids: set[int] = field(default_factory=set)
     failures: dict[str, Failures] = field(default_factory=dict)
     stacks: dict[str, list[str]] = field(default_factory=dict)
     stalled: str = ""
@@ -105,10 +106,6 @@ class Watch:
             )
         )
 
-    def first_cause(self, host: str, code: int | None) -> str:
-        """Say who failed first on a host."""
-        return self.failures.get(host, Failures()).cause(host, code)
-
 
 def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
     """One look at a running phase: progress, ranks, fail-fast, stall."""
@@ -119,19 +116,19 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
     due = now - watch.ranks_at > RANKS_EVERY_SECONDS or (watch.first_step_at is not None and not watch.ranks)
     if due:
         watch.ranks_at = now
-        watch.ranks |= running_ranks(run, phase)
+        look_at_processes(run, watch, phase)
     _fail_fast(watch, phase, now)
     if not phase.given_up and watch.silent_s > watch.stall_limit_s:
         _stall(run, watch, phase)
 
 
-def running_ranks(run: RunContext, phase: Phase) -> set[int]:
-    """Ask the nodes which ranks have a process now."""
-    answers = run.fleet.perform(Ask("processes", timeout_s=10))
-    ranks: set[int] = set()
-    for answer in answers.values():
-        ranks |= {int(p["rank"]) for p in _descendants(answer, phase.name) if p.get("rank") is not None}
-    return ranks
+def look_at_processes(run: RunContext, watch: Watch, phase: Phase) -> None:
+    """Ask the nodes which processes of the workload run now, and note their pids and ranks."""
+    for answer in run.fleet.perform(Ask("processes", timeout_s=10)).values():
+        for process in _descendants(answer, phase.name):
+            watch.pids.add(int(process["pid"]))
+            if process.get("rank") is not None:
+                watch.ranks.add(int(process["rank"]))
 
 
 def _descendants(answer: Answer, name: str) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import pytest
 
 from pytest_aorta.errors import ConfigError
 from pytest_aorta.plugin import Activation
-from pytest_aorta.run.hosts import engine_of, fleet_of
 from pytest_aorta.suite.opening import open_run
 from pytest_aorta.table import stages_of
 
@@ -15,8 +14,6 @@ def dry_run(config: pytest.Config, found: Activation) -> int:
     """Print the plan and give the exit code."""
     try:
         opened = open_run(config, found)
-        fleet_of(opened.settings)
-        engine_of(opened.settings)
     except ConfigError as error:
         raise pytest.UsageError(*map(str, error.faults)) from error
     settings = opened.settings

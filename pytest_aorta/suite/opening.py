@@ -20,7 +20,7 @@ from pytest_aorta.plugin import LAST_RUN, Activation
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder, new_run_id
 from pytest_aorta.run.gating import Pipeline, Stage
-from pytest_aorta.run.hosts import engine_of, fleet_of
+from pytest_aorta.run.hosts import engine_of, fleet_of, refuse_unknown
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.products import stored_types
 from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, now, read
@@ -84,6 +84,9 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
             settings = replace(settings, thresholds=load_thresholds(thresholds))
     else:
         raise ConfigError("no configuration; give --aorta-config FILE")
+    refuse_unknown(settings)
+    fleet_of(settings)
+    engine_of(settings)
     return Opened(settings, stored, report_dir)
 
 

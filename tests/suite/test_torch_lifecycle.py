@@ -72,3 +72,37 @@ def test_wrong_override_is_told_in_the_trainers_own_sentence(rig: Any) -> None:
     reason = rig.reason("test_run_benchmark")
     assert "max_step" in reason
     assert "max_steps" in reason
+
+
+TWO_HOSTS = {
+    "schema_version": 1,
+    "accelerator": "cpu",
+    "gpus_per_node": 1,
+    "base_config": "config/tiny_cpu.yaml",
+    "cluster": {"transport": "local", "node_dict": {"n1": {"vpc_ip": "127.0.0.1"}, "n2": {"vpc_ip": "127.0.0.1"}}},
+    "gates": [{"metric": "step_time_ms_median", "kind": "max", "value": 5000, "over": "each"}],
+    "kernel_log": {"required": False},
+}
+
+
+def test_two_hosts_on_this_machine(rig: Any) -> None:
+    (rig.path / "config.json").write_text(json.dumps(TWO_HOSTS), "utf-8")
+
+    rig.run(code=0)
+
+    assert rig.letters() == "PPPSPPSPPPP"
+    assert {path.name for path in (rig.folder / "combined_traces").iterdir()} == {"node_0", "node_1"}
+    labels = [check["label"] for check in rig.record()["stages"]["test_validate_thresholds"]["checks"]]
+    assert labels == [f"[threshold] (metric=step_time_ms_median, rank={rank})" for rank in (0, 1)]
+    assert (rig.reports / "aorta_distributed.xml").is_file()
+
+
+def test_failed_rank_of_another_host_names_that_host_only(rig: Any) -> None:
+    (rig.path / "config.json").write_text(json.dumps(TWO_HOSTS), "utf-8")
+
+    rig.run(*inject(kind="exit", rank=1, step=10, exit_code=13), code=1)
+
+    reason = rig.reason("test_run_benchmark")
+    assert reason == "measured, bad: n2: rank 1 exited 13 (1 more hosts ended after it)"
+    verdict = json.loads((rig.folder / "verdict.json").read_text("utf-8"))
+    assert [host["host"] for host in verdict["hosts"]] == ["n2"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_aorta.stages.failures import Failures
+from pytest_aorta.stages.failures import Failures, first_causes
 
 PEER_LOST = "[default{r}]:[rank{r}]: RuntimeError: [gloo/pair.cc:1] Connection closed by peer [127.0.0.1]:24748"
 
@@ -20,7 +20,7 @@ def cause(*lines: str, code: int | None = 1) -> str:
     failures = Failures()
     for line in lines:
         failures.line(line)
-    return failures.cause("a", code)
+    return first_causes({"a": failures}, {"a": code})["a"]
 
 
 @pytest.mark.parametrize("order", [[(0, 1), (1, 13)], [(1, 13), (0, 1)]])
@@ -68,3 +68,15 @@ def test_notice_comes_before_the_end() -> None:
     failures.line(block((0, 1))[0])
 
     assert failures.was_noticed
+
+
+def test_host_whose_ranks_only_lost_their_peers_is_not_named() -> None:
+    first, second = Failures(), Failures()
+    for line in (PEER_LOST.format(r=0), *block((0, 1))):
+        first.line(line)
+    for line in block((1, 13)):
+        second.line(line)
+
+    found = first_causes({"a": first, "b": second}, {"a": 1, "b": 1})
+
+    assert found == {"b": "b: rank 1 exited 13 (1 more hosts ended after it)"}
