@@ -44,7 +44,7 @@ class Check(BaseModel):
     unit: str = ""
     gate: Bound | None = None
     host: str | None = None
-    fault: Literal["cluster", "rig", "workload"] = "cluster"
+    fault: Literal["cluster", "rig", "workload", "config"] = "cluster"
     next_step: str = ""
     subtest: bool = True
 

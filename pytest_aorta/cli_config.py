@@ -13,6 +13,8 @@ from pytest_aorta.config.load import Settings, load
 from pytest_aorta.config.schema import SchemaKind, schema_text
 from pytest_aorta.config.shipped import shipped, shipped_configs, shipped_thresholds
 from pytest_aorta.errors import AortaError
+from pytest_aorta.run.hosts import not_in_this_version
+from pytest_aorta.stages.measures import unknown_metrics
 
 _WIDTH = 54
 
@@ -88,6 +90,10 @@ def check(file: Path, cluster: Path | None, thresholds: Path | None, sets: tuple
         raise _Refused(str(error)) from error
     for warning in settings.warnings:
         click.echo(f"aorta config: warning: {warning}", err=True)
+    for fault in not_in_this_version(settings):
+        click.echo(f"aorta config: warning: a run will be refused: {fault}", err=True)
+    if faults := list(unknown_metrics(settings)):
+        raise _Refused("\n".join(f"{file}: {fault}" for fault in faults))
     click.echo(f"ok: {file}")
     for label, value in _summary(settings):
         click.echo(f"  {label:<12} {value}")

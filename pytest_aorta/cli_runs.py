@@ -34,15 +34,14 @@ reports_option = click.option(
 
 
 @click.group(invoke_without_command=True)
-@output_option
 @click.pass_context
-def runs(context: click.Context, output_dir: Path) -> None:
+def runs(context: click.Context) -> None:
     """List runs, or show one.
 
     Example: aorta runs show last
     """
     if context.invoked_subcommand is None:
-        _list(output_dir)
+        _list(Path(DEFAULT_OUTPUT))
 
 
 @runs.command("list")

@@ -30,7 +30,7 @@ _HEADINGS = (
     *("steps", "step ms", "lost", "file"),
 )
 _NO_VALUE = "—"
-_EPILOG = "Example: aorta traces aorta_runs/last/combined_traces --json"
+_EPILOG = "Example: aorta traces aorta_results/RUN_ID --json"
 
 
 class _TracesCommand(click.Command):

@@ -17,6 +17,8 @@ STAGE_TESTS = frozenset({
     "test_collect_traces", "test_analyze", "test_parse_results", "test_validate_thresholds", "test_generate_report",
     "test_teardown",
 })  # fmt: skip
+# Stages that work on files alone: with -k and a configuration they judge the last run by it.
+REJUDGING_TESTS = frozenset({"test_parse_results", "test_validate_thresholds", "test_generate_report"})
 LAST_RUN = "last_run.json"
 NEEDS_A_RUN = {
     "aorta_cluster": "--aorta-cluster",
@@ -62,13 +64,15 @@ def activation(config: pytest.Config) -> Activation | None:
     """Tell whether and why the plugin acts in this pytest run."""
     option = config.option
     run: str | None = option.aorta_run
+    no_path = config.args_source is not pytest.Config.ArgsSource.ARGS
+    has_last = no_path and (_started_in(config) / option.aorta_report_dir / LAST_RUN).is_file()
     if option.aorta_config:
+        if has_last and option.keyword in REJUDGING_TESTS:
+            run = run or "last"
         return Activation(_started_in(config) / option.aorta_config, run, "--aorta-config")
     if run:
         return Activation(None, run, "--aorta-run")
-    no_path = config.args_source is not pytest.Config.ArgsSource.ARGS
-    last = _started_in(config) / option.aorta_report_dir / LAST_RUN
-    if no_path and option.keyword in STAGE_TESTS and last.is_file():
+    if has_last and option.keyword in STAGE_TESTS:
         return Activation(None, "last", "-k")
     if no_path and not config.getini("testpaths"):
         if given := os.environ.get("AORTA_CONFIG"):

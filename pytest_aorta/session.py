@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 
 import pytest
 
@@ -11,6 +11,8 @@ from pytest_aorta.plugin import Activation
 from pytest_aorta.suite.opening import open_run
 from pytest_aorta.suite.reports import set_report_files
 from pytest_aorta.suite.validation import Validation
+
+Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
 
 
 def begin(config: pytest.Config, found: Activation) -> None:
@@ -68,10 +70,11 @@ class AortaSession:
         """Perform a stage and report it."""
         return self.validation.performer(request, subtests)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, Status, Status]:
         """Leave a stage's letter out where its own line has said it."""
-        return self.validation.status(report)
+        status = yield
+        return self.validation.without_letter(report, status)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

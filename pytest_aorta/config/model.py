@@ -154,10 +154,11 @@ class RunConfig(Section):
     )
     gates: tuple[Gate, ...] = Field(default=(), description="Limits beside the four documented ones.")
     cluster: ClusterFile | str | None = Field(
-        default=None, description="The nodes, here or in a file; absent: this machine. Read into Settings.cluster."
+        default=None, description="The nodes, here or in a file; absent: this machine."
     )
     accelerator: Literal["auto", "rocm", "cuda", "cpu"] = Field(
-        default="auto", description="What the ranks compute on."
+        default="auto",
+        description="What the ranks compute on; auto: rocm with /dev/kfd, cuda with /dev/nvidia0, else cpu.",
     )
     container: Container | None = Field(default=None, description="Absent: on the host itself.")
     aorta_path: Directory | None = Field(
@@ -189,7 +190,10 @@ class RunConfig(Section):
     evidence: dict[str, Literal["fail", "warn", "off"] | bool] = Field(
         default={}, description="Checks set to fail, warn, off."
     )
-    python: Text | None = Field(default=None, description="What starts torchrun; absent: see the documentation.")
+    python: Text | None = Field(
+        default=None,
+        description="What starts torchrun; absent: the Python that runs pytest, in a container or elsewhere python3.",
+    )
     work_dir: Text | None = Field(default=None, description="Work folder on each node; absent: below ~/.cache.")
     output_dir: Text = Field(default="aorta_results", description="Run folders, on the machine that runs pytest.")
     paths: Paths | None = Field(default=None, description="Folders of the site.")

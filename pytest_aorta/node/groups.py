@@ -130,12 +130,16 @@ class Groups:
         return {"groups": {name: self._describe(self._groups[name], found) for name in self.names()}}
 
     def signal(self, name: str, signal_number: int, catching_only: bool) -> Answer:
-        """Signal the processes of a group; with `catching_only` those that have a handler for it."""
+        """Signal the processes of a group; with `catching_only` those that have a handler for it.
+
+        Then also no process whose parent is of the same rank: children forked by a rank (data loader workers) inherit
+        its handler, and their stacks would be mixed into the rank's own.
+        """
         self._known(name)
         found = table()
         signalled = []
         for pid, ticks in self._finder({name})(found):
-            wanted = not catching_only or catches(pid, signal_number)
+            wanted = not catching_only or (catches(pid, signal_number) and not _is_child_of_rank(pid, found))
             if wanted and send_signal(pid, ticks, signal_number):
                 signalled.append({"pid": pid, "rank": _rank(environment(pid), "RANK")})
         return {"signalled": signalled}
@@ -240,6 +244,11 @@ class Groups:
                 if group.child.running
             ]
         )
+
+
+def _is_child_of_rank(pid: int, processes: Table) -> bool:
+    rank = _rank(environment(pid), "RANK")
+    return rank is not None and pid in processes and _rank(environment(processes[pid].ppid), "RANK") == rank
 
 
 def _rank(environ: Mapping[str, str], name: str) -> int | None:

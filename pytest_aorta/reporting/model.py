@@ -64,6 +64,7 @@ class RunView:
     next_step: str = ""
     first_cause: str = ""
     not_judged: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def checks(self) -> tuple[Check, ...]:

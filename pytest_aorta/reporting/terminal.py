@@ -12,6 +12,8 @@ from pytest_aorta.reporting.text import one_line
 
 MAX_SUMMARY_LINES = 25
 _MAX_GATES = 10
+_MAX_NOTES = 3
+_MAX_REASON_CHARS = 200
 _MAX_LINE_CHARS = 400
 _NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:[eE][+-]?\d+)?")
 _HEADLINES = {
@@ -95,11 +97,21 @@ def summary(view: RunView) -> tuple[str, ...]:
     lines += _gate_lines(view.gates)
     if view.not_judged:
         lines.append(f"not judged: {one_line('; '.join(view.not_judged), _MAX_LINE_CHARS)}")
+    lines += [f"note: {one_line(note, _MAX_LINE_CHARS)}" for note in view.notes[:_MAX_NOTES]]
+    if len(view.notes) > _MAX_NOTES:
+        lines.append(f"note: and {len(view.notes) - _MAX_NOTES} more in the report")
     if view.next_step:
         lines.append(f"next: {one_line(view.next_step, _MAX_LINE_CHARS)}")
     room = MAX_SUMMARY_LINES - len(lines)
     lines += [f"{one_line(label)}: {one_line(path)}" for label, path in view.paths[:room]]
     return tuple(lines)
+
+
+def _why(check: Check) -> str:
+    """Give the reason of a gate that did not hold, without the tally that every failing gate carries."""
+    if check.state == "passed" or not check.reason:
+        return ""
+    return f": {one_line(check.reason.partition(' (')[0], _MAX_REASON_CHARS)}"
 
 
 def _gate_lines(gates: Sequence[Check]) -> list[str]:
@@ -111,7 +123,7 @@ def _gate_lines(gates: Sequence[Check]) -> list[str]:
     names = [one_line(short_label(check), 80) for check in shown]
     width = max(map(len, names))
     lines = [
-        f"  {check.state.replace('_', ' '):10} {name:{width}}  {check.actual_text} ({check.gate})"
+        f"  {check.state.replace('_', ' '):10} {name:{width}}  {check.actual_text} ({check.gate}){_why(check)}"
         for name, check in zip(names, shown, strict=True)
     ]
     if len(gates) > len(shown):

@@ -25,8 +25,10 @@ def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_sh
     """
     cause = next((o for o in stages.values() if o.outcome in {"failed", "interrupted"}), None)
     if cut_short or (cause is not None and cause.outcome == "interrupted"):
-        after = f"; {cause.name}: {cause.reason}" if cause is not None else ""
-        return "interrupted", f"{cut_short or 'ended from outside'}{after}"
+        if cause is None:
+            return "interrupted", cut_short or "ended from outside"
+        told = f"{cause.name}: {bare(cause.reason)}"
+        return "interrupted", told if cause.outcome == "interrupted" else f"{cut_short}; {told}"
     if cause is not None:
         verdict: Verdict = "could_not_measure" if cause.failure == "unmeasured" else "failed"
         return verdict, f"{cause.name}: {bare(cause.reason)}"
@@ -63,6 +65,8 @@ def next_step(stages: Mapping[str, StageRecord]) -> str:
         for check in stage.checks:
             if check.failed and check.next_step:
                 return check.next_step
+        if any(check.failed and check.gate is not None for check in stage.checks):
+            return "look at each rank's share in metrics.json; other limits: pytest -k test_validate_thresholds ..."
         return f"read the Full Log of {stage.name}" if stage.outcome == "failed" else ""
     return ""
 
@@ -83,10 +87,24 @@ def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str
         metrics=_metrics(folder),
         environment=tuple((name, value, "") for name, value in record.environment.items()),
         paths=(("run folder", str(folder.path)), *paths),
+        notes=tuple(_notes(record)),
         next_step=next_step(record.stages),
         first_cause=f"{cause.name}: {bare(cause.reason)}" if cause is not None else "",
         not_judged=tuple(not_judged(record.stages)),
     )
+
+
+def _notes(record: RunRecord) -> Iterator[str]:
+    for stage in record.stages.values():
+        for note in stage.notes:
+            yield f"{stage.name}: {note}"
+    if record.closing:
+        yield f"undone at the session's end: {'; '.join(record.closing)}"
+    if record.judgements:
+        last = record.judgements[-1]
+        failed = [stage.name for stage in last.stages if stage.outcome == "failed"]
+        came_to = f"{', '.join(failed)} failed" if failed else "nothing failed"
+        yield f"judged again {len(record.judgements)} time(s), last at {last.at}: {came_to}"
 
 
 def stage_row(stage: StageRecord) -> StageRow:

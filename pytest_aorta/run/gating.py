@@ -26,6 +26,7 @@ BOTH: tuple[Suite, ...] = ("single", "distributed")
 PRIOR_FAILURE = "a prior lifecycle stage failed"
 COULD_NOT_MEASURE = "could not measure: "
 MEASURED_BAD = "measured, bad: "
+UNMEASURED = frozenset({"rig", "config"})
 
 
 class AfterFailure(Enum):
@@ -104,11 +105,15 @@ def check_table(stages: Sequence[Stage]) -> tuple[Stage, ...]:
 
 
 class Pipeline:
-    """Performs stages one at a time, remembers how each went, and decides what may still be done."""
+    """Performs stages one at a time, remembers how each went, and decides what may still be done.
 
-    def __init__(self, run: RunContext, table: Sequence[Stage]) -> None:
+    `absence` says why a product may be missing, where that is not the selection of stages.
+    """
+
+    def __init__(self, run: RunContext, table: Sequence[Stage], *, absence: str = "") -> None:
         self.run = run
         self.table = table
+        self._absence = absence
         self.outcomes: dict[str, StageRecord] = {}
         for stage in table:
             if run.settings.suite not in stage.suites and stage.without and (rule := stage.without(run.settings)):
@@ -143,7 +148,8 @@ class Pipeline:
         if missing:
             givers = {row.gives: row.test for row in self.table}
             names = ", ".join(givers[need] for need in missing)
-            sentence = f"{stage.test} needs what {names} gives, which was not selected; select it too, or drop -k"
+            absence = self._absence or "which was not selected; select it too, or drop -k"
+            sentence = f"{stage.test} needs what {names} gives, {absence}"
             return _failed(stage, COULD_NOT_MEASURE + sentence, "unmeasured")
         return None
 
@@ -202,7 +208,7 @@ def _judged(stage: Stage, product: Product) -> StageRecord:
     if not failed:
         return whole
     sentence = product.failure or "; ".join(check.reason or check.label for check in failed)
-    rig = all(check.fault == "rig" for check in failed)
+    rig = all(check.fault in UNMEASURED for check in failed)
     reason = (COULD_NOT_MEASURE if rig else MEASURED_BAD) + sentence
     return whole.model_copy(
         update={"outcome": "failed", "reason": reason, "failure": "unmeasured" if rig else "measured"}

@@ -80,6 +80,7 @@ class RunRecord(BaseModel):
     hosts: dict[str, HostRecord] = {}
     stages: dict[str, StageRecord] = {}
     products: dict[str, dict[str, Any]] = {}
+    closing: tuple[str, ...] = ()
     judgements: tuple[Judgement, ...] = ()
 
     @property
@@ -162,6 +163,10 @@ class RecordKeeper:
         """Keep what is needed to clean the hosts up."""
         self.document.hosts = hosts
         self.write()
+
+    def closed(self, done: tuple[str, ...], problems: tuple[str, ...]) -> None:
+        """Note what the session's end undid because no teardown stage had, and what it could not."""
+        self.document.closing = (*done, *(f"could not be undone: {problem}" for problem in problems))
 
     def close(self, verdict: Verdict, sentence: str) -> None:
         """Close the record."""

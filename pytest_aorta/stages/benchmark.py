@@ -132,7 +132,10 @@ def _outcome(phase: Phase, watch: Watch, error: str) -> Iterator[Check]:
         yield _bad(phase.given_up + (f" ({state})" if state else ""), phase, "look at the last lines of the Full Log")
     for host, cause in first_causes(watch.failures, phase.failed).items():
         log_name = f"{PHASE}-node-{phase.hosts.index(host)}.log"
-        yield _bad(cause, phase, f"read {log_name} in the run folder", host)
+        if cause.is_refusal:
+            yield _bad(cause.said, phase, "correct base_config or training_overrides", fault="config")
+        else:
+            yield _bad(cause.said, phase, f"read {log_name} in the run folder", host)
     for host, why in phase.lost.items():
         yield _bad(f"{host}: {why}", phase, f"check that {host} is up", host, fault="rig")
 

@@ -22,9 +22,10 @@ from pytest_aorta.run.products import Artifacts, Execution
 from pytest_aorta.stages.benchmark import PHASE, read_inventory
 from pytest_aorta.stages.command import uses_torchrun
 from pytest_aorta.stages.phase import bring_logs
-from pytest_aorta.stages.search import TRACE_FOLDER, is_trace, newest_tree, search, tree_of
+from pytest_aorta.stages.search import TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
 
 Layout = Literal["combined", "single"]
+ABSENT = "No such file or directory"
 RULES_OUT_STALE = "written by this run (newer than launch, or changed since)"
 
 
@@ -90,7 +91,7 @@ def _search(
     roots = {host.name: execution.roots[host.name] for host in hosts}
     known = {host.name: read_inventory(run, host.name) for host in hosts}
     answers = search(run, roots, since_ns=execution.floors_ns, known=known)
-    errors.update({host: str(error) for host, error in answers.failed.items()})
+    errors.update({host: _why_not_found(run.settings, error) for host, error in answers.failed.items()})
     found: dict[Host, Found] = {}
     for host in hosts:
         if host.name not in answers:
@@ -101,7 +102,7 @@ def _search(
             stale = int(answers[host.name]["stale"])
             older = f"; {stale} older ones were left alone" if stale else ""
             errors[host.name] = f"{host.name} has no trace file {RULES_OUT_STALE} in {roots[host.name]}{older}"
-        if layout == "single" and traces:
+        if layout == "single" and traces and not names_its_traces(run.settings):
             tree = newest_tree(traces)
             traces = [entry for entry in traces if tree_of(entry["path"]) == tree]
         kept = traces + [entry for entry in files if not is_trace(run.settings, entry["path"]) and entry not in traces]
@@ -110,6 +111,12 @@ def _search(
                 tuple(entry["path"] for entry in kept), tuple(sorted({tree_of(entry["path"]) for entry in traces}))
             )
     return found
+
+
+def _why_not_found(settings: Settings, error: HostError) -> str:
+    if ABSENT not in error.reason or not names_its_traces(settings):
+        return str(error)
+    return f"{error.host}: the workload wrote nothing where workload.traces says ({error.reason.partition(': ')[2]})"
 
 
 def _bring(run: RunContext, execution: Execution, host: Host, found: Found, layout: Layout) -> None:

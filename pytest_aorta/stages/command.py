@@ -120,7 +120,7 @@ def workload_command(settings: Settings, host: Host, *, address: str, port: int 
         command = list(config.workload.command)
         if config.workload.launcher == "none":
             return command
-        return [*head, *_after_python(command)]
+        return [*head, *_under_torchrun(command)]
     overrides = ["--override", *override_tokens(config.training_overrides)] if config.training_overrides else []
     if uses_torchrun(settings):
         arguments = ["--config", config.base_config, *overrides, *config.multi_node.extra_train_args]
@@ -139,7 +139,9 @@ def rendezvous_address(settings: Settings) -> str:
     return settings.config.multi_node.master_addr or settings.cluster.hosts[0].address
 
 
-def _after_python(command: list[str]) -> list[str]:
-    """Drop a leading `python`: torchrun starts the script with its own interpreter."""
-    first = command[0].rpartition("/")[2]
-    return command[1:] if first.startswith("python") and len(command) > 1 else command
+def _under_torchrun(command: list[str]) -> list[str]:
+    """Give what torchrun starts: a script, by its own Python (a leading `python` is dropped), or a program as it is."""
+    name = command[0].rpartition("/")[2]
+    if name.startswith("python") and len(command) > 1:
+        return command[1:]
+    return command if name.endswith(".py") else ["--no-python", *command]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 # torchrun marks the lines of a rank ("[default1]:"); torch adds the rank once more to uncaught errors ("[rank1]: ").
 RANK_MARK = re.compile(r"^\[[A-Za-z_]*(\d+)\]:\s?")
@@ -17,9 +17,8 @@ _TORCH_MARK = re.compile(r"^\[rank\d+\]:\s")
 _EARLY_NOTICE = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+")
 _RANK = re.compile(r"^\s+rank\s+: (\d+) \(local_rank: (\d+)\)")
 _EXIT = re.compile(r"^\s+exitcode\s+: (-?\d+)")
-_ERROR = re.compile(
-    r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^[\w./-]+: .*(?:error|unknown|cannot|expected|refused)"
-)
+_ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^\S+: can't open file")
+_REFUSAL = re.compile(r"^train\.py: ")
 _PEER_LOST = re.compile(
     r"connection (?:reset|closed) by peer|remote (?:worker|process) (?:hanging|crashing|exited)|broken pipe"
     r"|ncclRemoteError|socket closed|peer closed|connection refused|connection was likely closed",
@@ -27,6 +26,7 @@ _PEER_LOST = re.compile(
 )
 _ENDED_BY_TORCHRUN = frozenset({-15, 143, -9})
 _MAX_WORDS_CHARS = 300
+REFUSED = 2
 
 
 @dataclass(slots=True)
@@ -55,6 +55,8 @@ class Failures:
 
     was_noticed: bool = False
     words: dict[int, str] = field(default_factory=dict)
+    last_lines: dict[int, str] = field(default_factory=dict)
+    refusal: str = ""
     unmarked_words: str = ""
     ranks: dict[int, RankFailure] = field(default_factory=dict)
     _open: tuple[int, int] | None = None
@@ -64,8 +66,13 @@ class Failures:
         mark = RANK_MARK.match(line)
         text = _TORCH_MARK.sub("", line[mark.end() :] if mark else line)
         if mark is not None:
-            if _ERROR.match(text) or _PEER_LOST.search(text):
-                self.words[int(mark[1])] = text.strip()[:_MAX_WORDS_CHARS]
+            local_rank = int(mark[1])
+            if _REFUSAL.match(text):
+                self.refusal = self.refusal or text.strip()[:_MAX_WORDS_CHARS]
+            elif _ERROR.match(text) or _PEER_LOST.search(text):
+                self.words[local_rank] = text.strip()[:_MAX_WORDS_CHARS]
+            elif text.strip():
+                self.last_lines[local_rank] = text.strip()[:_MAX_WORDS_CHARS]
         elif _EARLY_NOTICE.search(line):
             self.was_noticed = True
         elif found := _RANK.match(line):
@@ -79,8 +86,10 @@ class Failures:
     def cause(self, code: int | None) -> Cause:
         """Say who failed first on a host whose command ended with `code`."""
         failed = sorted(self.ranks.values(), key=lambda failure: failure.rank)
+        if self.refusal and any(failure.code == REFUSED for failure in failed):
+            return Cause(f"the trainer refuses its configuration: {self.refusal}", is_own=True, is_refusal=True)
         for failure in failed:
-            failure.last_words = self.words.get(failure.local_rank, "")
+            failure.last_words = self.words.get(failure.local_rank) or self._last_line(failure)
         if not failed:
             words = self.unmarked_words or next(iter(self.words.values()), "")
             said = f"the workload {ended(code)}" + (f": {words}" if words else "")
@@ -96,23 +105,31 @@ class Failures:
         after = f" ({followers} more ranks ended after it)" if followers else ""
         return Cause("; ".join(str(failure) for failure in _distinct(causes)) + after, is_own=True)
 
+    def _last_line(self, failure: RankFailure) -> str:
+        """Give the last thing a rank said; one that was killed had no last words about it."""
+        return self.last_lines.get(failure.local_rank, "") if failure.code == 1 else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Who failed first on one host; not its `own` when all its ranks died of peers elsewhere."""
+    """Who failed first on one host; not its `own` when all its ranks died of peers elsewhere.
+
+    A refusal is the workload's word that it was started wrongly: nothing was measured.
+    """
 
     said: str
     is_own: bool
+    is_refusal: bool = False
 
 
-def first_causes(failures: Mapping[str, Failures], codes: Mapping[str, int | None]) -> dict[str, str]:
+def first_causes(failures: Mapping[str, Failures], codes: Mapping[str, int | None]) -> dict[str, Cause]:
     """Say who failed first, by host; hosts whose ranks only lost their peers are left out where another has a cause."""
     found = {host: failures.get(host, Failures()).cause(code) for host, code in codes.items()}
     own = {host: cause for host, cause in found.items() if cause.is_own}
     named = own or found
     followers = len(found) - len(named)
     after = f" ({followers} more hosts ended after it)" if followers else ""
-    return {host: f"{host}: {cause.said}{after}" for host, cause in named.items()}
+    return {host: replace(cause, said=f"{host}: {cause.said}{after}") for host, cause in named.items()}
 
 
 def _distinct(failures: list[RankFailure]) -> list[RankFailure]:

@@ -45,6 +45,7 @@ def launch_containers(run: RunContext) -> Containers:
         by_host=dict(launched),
         work_dirs=work_dirs,
         accelerator=accelerator,
+        notes=_resolved(run.settings, accelerator),
         log_windows={
             host: LogWindow(boot_id=str(clock["boot_id"]), since_uptime_s=float(clock["uptime_s"]))
             for host, clock in clocks.items()
@@ -72,6 +73,12 @@ def resolve_accelerator(settings: Settings, facts: Mapping[str, Answer]) -> Acce
     if head["kfd"]:
         return "rocm"
     return "cuda" if head["nvidia"] else "cpu"
+
+
+def _resolved(settings: Settings, accelerator: Accelerator) -> tuple[str, ...]:
+    if settings.config.accelerator != "auto" or accelerator != "cpu":
+        return ()
+    return ("accelerator: auto became cpu: the head host has neither /dev/kfd nor /dev/nvidia*",)
 
 
 def needs_torch(settings: Settings) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
 
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import Fault
 from pytest_aorta.metric import Metric, RankValue
 from pytest_aorta.trace.metrics import quantities
 from pytest_aorta.trace.step_log import StepLog, performance
@@ -23,6 +26,16 @@ def collect_metrics(
         why="the kernel log was not scanned" if kernel_log_notes is None else "",
     )
     return {**_of_traces(ranks), **_of_step_logs(logs), "kernel_log_notes": notes}
+
+
+def unknown_metrics(settings: Settings) -> Iterator[Fault]:
+    """Give the gates on metrics that no run has: such a gate would be found out only after the run."""
+    known = tuple(collect_metrics((), (), None))
+    for index, gate in enumerate(settings.config.gates):
+        if gate.metric not in known:
+            near = difflib.get_close_matches(gate.metric, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            yield Fault(f"gates[{index}].metric", f"no metric is called {gate.metric!r}; {hint}")
 
 
 def _of_traces(ranks: Sequence[RankSummary]) -> dict[str, Metric]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from pytest_aorta.trace.metrics import shares
 from pytest_aorta.trace.ranks import Summaries, summarize
 from pytest_aorta.trace.step_log import StepLog, read_step_logs
 from pytest_aorta.trace.summary import RankSummary
+
+QUIET_SECONDS = 2.0
 
 
 def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
@@ -73,8 +76,11 @@ def _traces(settings: Settings, root: Path, layout: Layout) -> list[Path] | None
 
 
 def _progress(run: RunContext) -> Callable[[int, int], None]:
+    start = time.monotonic()
+
     def say(done: int, total: int) -> None:
-        run.progress(f"parsed {done} of {total} traces")
+        if time.monotonic() - start > QUIET_SECONDS and done < total:
+            run.progress(f"parse: {done} of {total} traces")
 
     return say
 

@@ -65,6 +65,12 @@ def is_output(settings: Settings, path: str) -> bool:
     return is_trace(settings, path) or fnmatch.fnmatchcase(path.rpartition("/")[2], STEP_LOGS)
 
 
+def names_its_traces(settings: Settings) -> bool:
+    """Tell whether the configuration says by a glob which files are traces; then all of them are."""
+    workload = settings.config.workload
+    return workload is not None and bool(workload.traces)
+
+
 def is_trace(settings: Settings, path: str) -> bool:
     """Tell whether a found file (path relative to the root) is a trace of this workload."""
     workload = settings.config.workload

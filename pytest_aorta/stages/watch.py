@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import statistics
@@ -23,6 +24,7 @@ STACKS_WITHIN_SECONDS = 5.0
 SILENCE_SAID_SECONDS = 30.0
 
 STACK_BEGINS = re.compile(r"most recent call first")
+LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen ")
 STACK_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+) in (\S+)')
 
 
@@ -52,22 +54,23 @@ class Watch:
         failures = self.failures.setdefault(host, Failures())
         self.last_line_at = time.monotonic()
         for line in lines:
-            log.info("%s: %s", host, line)
-            failures.line(line)
             mark = RANK_MARK.match(line)
             text = line[mark.end() :] if mark else line
-            if text.startswith("{"):
-                self._beat(text)
-            elif STACK_BEGINS.search(text) or STACK_FRAME.match(text):
+            if text.startswith("{") and self._beat(text):
+                continue
+            log.info("%s: %s", host, line)
+            failures.line(line)
+            if STACK_BEGINS.search(text) or STACK_FRAME.match(text):
                 self.stacks.setdefault(f"{host} local rank {mark[1] if mark else '?'}", []).append(text)
 
-    def _beat(self, text: str) -> None:
+    def _beat(self, text: str) -> bool:
+        """Take a heartbeat, or tell that the line is none."""
         try:
             beat = json.loads(text)
-        except ValueError:
-            return
+        except (ValueError, RecursionError):
+            return False
         if not isinstance(beat, dict) or beat.get("aorta") != "step":
-            return
+            return False
         self.last_beat = beat
         self.last_step_at = time.monotonic()
         self.first_step_at = self.first_step_at or self.last_step_at
@@ -77,6 +80,7 @@ class Watch:
             self.max_steps = most
         if isinstance(ms := beat.get("step_ms"), (int, float)):
             self.step_ms.append(float(ms))
+        return True
 
     @property
     def stall_limit_s(self) -> float:
@@ -113,8 +117,8 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
     if now - watch.said_at > (1.0 if watch.step is not None else 5.0):
         watch.said_at = now
         run.progress(watch.progress_line(phase))
-    due = now - watch.ranks_at > RANKS_EVERY_SECONDS or (watch.first_step_at is not None and not watch.ranks)
-    if due:
+    expected = run.settings.nproc_per_node * len(phase.hosts)
+    if now - watch.ranks_at > (RANKS_EVERY_SECONDS if len(watch.ranks) >= expected else 0.4):
         watch.ranks_at = now
         look_at_processes(run, watch, phase)
     _fail_fast(watch, phase, now)
@@ -167,18 +171,24 @@ def _stall(run: RunContext, watch: Watch, phase: Phase) -> None:
 
 
 def hanging_at(stacks: dict[str, list[str]]) -> dict[str, str]:
-    """Give, for each rank, the innermost frame of its main thread, our workload's or torch.distributed's first.
+    """Give, for each rank, where its main thread stands: the innermost frame, and the workload's own frame above it.
 
-    faulthandler writes the current thread last, innermost frame first.
+    faulthandler calls the thread that takes the signal, the main one, the current thread; frames go outwards.
     """
     tops: dict[str, str] = {}
     for rank, lines in stacks.items():
         starts = [i for i, line in enumerate(lines) if STACK_BEGINS.search(line)]
-        frames = [found for line in lines[starts[-1] if starts else 0 :] if (found := STACK_FRAME.match(line))]
-        telling = [f for f in frames if "/torch/distributed/" not in f[1] or "wrapper" not in f[3]]
-        if frames:
-            path, number, function = (telling or frames)[0].groups()
-            tops[rank] = f"{function} ({path.rpartition('/')[2]}:{number})"
+        current = [i for i in starts if lines[i].lstrip().startswith("Current thread")]
+        begin = (current or starts or [-1])[-1] + 1
+        thread = itertools.takewhile(lambda line: not STACK_BEGINS.search(line), lines[begin:])
+        frames = [
+            (f[1], f"{f[3]} ({f[1].rpartition('/')[2]}:{f[2]})") for line in thread if (f := STACK_FRAME.match(line))
+        ]
+        if not frames:
+            continue
+        own = [shown for path, shown in frames if not LIBRARY.search(path)]
+        inner = frames[0][1]
+        tops[rank] = inner if not own or own[0] == inner else f"{inner}, called from {own[0]}"
     return tops
 
 

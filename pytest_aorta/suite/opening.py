@@ -19,11 +19,12 @@ from pytest_aorta.errors import ConfigError, Fault
 from pytest_aorta.plugin import LAST_RUN, Activation
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder, new_run_id
-from pytest_aorta.run.gating import Pipeline, Stage
-from pytest_aorta.run.hosts import engine_of, fleet_of, refuse_unknown
+from pytest_aorta.run.gating import Pipeline, Stage, bare
+from pytest_aorta.run.hosts import engine_of, fleet_of, not_in_this_version
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.products import stored_types
 from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, now, read
+from pytest_aorta.stages.measures import unknown_metrics
 from pytest_aorta.table import STAGES, stages_of
 
 DEFAULT_OUTPUT = "aorta_results"
@@ -84,9 +85,9 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
             settings = replace(settings, thresholds=load_thresholds(thresholds))
     else:
         raise ConfigError("no configuration; give --aorta-config FILE")
-    refuse_unknown(settings)
-    fleet_of(settings)
-    engine_of(settings)
+    faults = [*not_in_this_version(settings), *unknown_metrics(settings)]
+    if faults and not option.collectonly:
+        raise ConfigError(faults)
     return Opened(settings, stored, report_dir)
 
 
@@ -118,7 +119,7 @@ def begin_run(opened: Opened, interruption: Interruption, selected: Sequence[Sta
         for kind in stored_types().values():
             if (product := opened.stored.record.product(kind)) is not None:
                 run.products[kind] = product
-    return Pipeline(run, STAGES)
+    return Pipeline(run, STAGES, absence=_absence(opened.stored))
 
 
 def refuse_live(selected: Sequence[Stage]) -> None:
@@ -190,6 +191,14 @@ def _last(path: Path) -> Path:
     if not (folder / "run.json").is_file():
         raise ConfigError([Fault("--aorta-run", f"the last run's folder {folder} is gone; name another run by its id")])
     return folder
+
+
+def _absence(stored: StoredRun | None) -> str:
+    if stored is None:
+        return ""
+    cause = next((s for s in stored.record.stages.values() if s.outcome in {"failed", "interrupted"}), None)
+    why = f": its {cause.name} {cause.outcome} ({bare(cause.reason)})" if cause is not None else ""
+    return f"which run {stored.record.run_id} does not have{why}; run it again with --aorta-config FILE"
 
 
 def _refuse_unused(option: object) -> None:

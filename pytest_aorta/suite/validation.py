@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -22,7 +22,7 @@ from pytest_aorta.suite.html import HtmlRows
 from pytest_aorta.suite.junit import JUnitProperties
 from pytest_aorta.suite.opening import Opened, begin_run, refuse_live, remember
 from pytest_aorta.suite.reports import Reports
-from pytest_aorta.suite.rows import STAGE_ROW, StageRows, is_subtest
+from pytest_aorta.suite.rows import STAGE_ROW, StageRows
 from pytest_aorta.suite.terminal import Progress, speaks_for_stages, write_summary
 from pytest_aorta.table import stages_of
 
@@ -31,6 +31,9 @@ log = logging.getLogger("pytest_aorta")
 LABEL = re.compile(r"^\[(?P<about>[^]]*)\](?: \((?P<context>.*)\))?$")
 MAX_LOG_LINES = 25
 REJUDGED_BY_DEFAULT = ("test_parse_results", "test_validate_thresholds", "test_generate_report")
+
+
+Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
 
 
 class Plain(str):
@@ -110,7 +113,6 @@ class Validation:
         item = request.node
 
         def perform(test: str) -> None:
-            __tracebackhide__ = True
             if self._pipeline is None:
                 raise pytest.UsageError(f"{test}: no run was begun")
             outcome = self._pipeline.perform(item.stage)
@@ -134,13 +136,14 @@ class Validation:
         with self._interruption.held():
             self._finish(session, self._pipeline)
 
-    def status(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Take a stage's letter away where it is told as a line of ours."""
+    def without_letter(self, report: pytest.TestReport, status: Status) -> Status:
+        """Take a stage's letter away, and those of its sub-tests, where the stage is told as a line of ours."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        told = reporter is not None and speaks_for_stages(reporter) and report.when == "call"
-        if not told or is_subtest(report) or not report.nodeid.startswith(f"{self._opened.suite_name}::"):
-            return None
-        return report.outcome, "", report.outcome.upper()
+        told = reporter is not None and speaks_for_stages(reporter)
+        if not told or not report.nodeid.startswith(f"{self._opened.suite_name}::"):
+            return status
+        category, _, word = status
+        return category, "", word
 
     def shorten(self, reporter: pytest.TerminalReporter) -> None:
         """Leave the end of a failed stage's log on the terminal; the whole stands in its Full Log page."""
@@ -168,6 +171,7 @@ class Validation:
         done, problems = run.close()
         for what in done:
             log.info("closing: %s", what)
+        run.record.closed(tuple(done), tuple(problems))
         verdict, sentence = conclude(pipeline.outcomes, self._plan(), cut_short=cut_short)
         if problems and verdict == "passed":
             verdict, sentence = "could_not_measure", f"could not measure: {'; '.join(problems)}"
@@ -245,7 +249,6 @@ class Validation:
 
 
 def _report_checks(outcome: StageRecord, subtests: pytest.Subtests) -> None:
-    __tracebackhide__ = True
     for check in outcome.checks:
         if not check.subtest:
             continue

@@ -83,11 +83,15 @@ def test_copy_to_places_that_cannot_be(tmp_path: Path) -> None:
 
 def test_check_of_a_good_file(site: Site) -> None:
     path = site.write(
-        "x.json", {**MINIMAL, "gates": [{"metric": "m", "kind": "max", "value": 3}], "cluster": TWO_NODES}
+        "x.json",
+        {**MINIMAL, "gates": [{"metric": "step_time_ms_p95", "kind": "max", "value": 3}], "cluster": TWO_NODES},
     )
     result = aorta("check", path)
     assert result.exit_code == 0
-    assert result.stderr == ""
+    assert result.stderr == (
+        "aorta config: warning: a run will be refused: cluster.transport: ssh is not in this version; "
+        "run on the node itself, without `cluster`\n"
+    )
     assert result.stdout.startswith("ok")
     for words in (
         "aorta_distributed",
@@ -95,10 +99,17 @@ def test_check_of_a_good_file(site: Site) -> None:
         "by ssh",
         "4 (2 on each node)",
         "torchrun",
-        "m max 3",
+        "step_time_ms_p95 max 3",
         "recorded",
     ):
         assert words in result.stdout
+
+
+def test_check_refuses_a_gate_on_a_metric_that_no_run_has(site: Site) -> None:
+    path = site.write("x.json", {**MINIMAL, "gates": [{"metric": "step_time_median", "kind": "max", "value": 3}]})
+    result = aorta("check", path)
+    assert result.exit_code == 1
+    assert "no metric is called 'step_time_median'; did you mean step_time_ms_median?" in result.stderr
 
 
 def test_check_tells_each_fault_on_a_line_of_stderr(site: Site) -> None:

@@ -20,7 +20,7 @@ def cause(*lines: str, code: int | None = 1) -> str:
     failures = Failures()
     for line in lines:
         failures.line(line)
-    return first_causes({"a": failures}, {"a": code})["a"]
+    return first_causes({"a": failures}, {"a": code})["a"].said
 
 
 @pytest.mark.parametrize("order", [[(0, 1), (1, 13)], [(1, 13), (0, 1)]])
@@ -48,7 +48,7 @@ def test_all_ranks_that_say_the_same_are_said_once() -> None:
     sentence = "train.py: config: training.max_step: unknown knob; did you mean max_steps?"
     said = cause(f"[default0]:{sentence}", f"[default1]:{sentence}", *block((0, 2), (1, 2)))
 
-    assert said == f"a: rank 0 exited 2: {sentence}"
+    assert said == f"a: the trainer refuses its configuration: {sentence}"
 
 
 def test_nobody_is_named_when_everybody_lost_a_peer() -> None:
@@ -79,4 +79,6 @@ def test_host_whose_ranks_only_lost_their_peers_is_not_named() -> None:
 
     found = first_causes({"a": first, "b": second}, {"a": 1, "b": 1})
 
-    assert found == {"b": "b: rank 1 exited 13 (1 more hosts ended after it)"}
+    assert {host: cause.said for host, cause in found.items()} == {
+        "b": "b: rank 1 exited 13 (1 more hosts ended after it)"
+    }

@@ -47,7 +47,7 @@ def test_sigterm_in_every_stage(rig: Any, stage: str) -> None:
     assert record["verdict"] == "interrupted"
     assert record["finished"] is not None
     assert rig.left_over() == []
-    assert "INTERRUPTED: interrupted by SIGTERM" in output
+    assert f"INTERRUPTED: {stage}: interrupted by SIGTERM" in output
     case = next(c for c in rig.junit().findall("testcase") if c.get("name") == stage)
     assert "interrupted by SIGTERM after" in str(case.find("failure").get("message"))
     assert "interrupted by SIGTERM after" in (rig.reports / "aorta_single.html").read_text("utf-8")

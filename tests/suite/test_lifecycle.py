@@ -176,6 +176,37 @@ def test_missing_rank_is_named_and_the_others_are_still_measured(rig: Any) -> No
     assert json.loads((rig.folder / "metrics.json").read_text("utf-8"))["metrics"]["total_time_us"]["value"] == 3990.0
 
 
+def test_every_file_that_the_glob_names_is_collected(rig: Any) -> None:
+    script = (
+        "import json, os, pathlib\n"
+        "rank = int(os.environ.get('RANK', 0))\n"
+        "for rank in (0, 1):\n"
+        "    folder = pathlib.Path(f'out/rank{rank}'); folder.mkdir(parents=True, exist_ok=True)\n"
+        "    step = {'ph': 'X', 'cat': 'user_annotation', 'name': 'ProfilerStep#1', 'ts': 1.0, 'dur': 5000.0}\n"
+        "    (folder / 'trace.json').write_text(json.dumps({'traceEvents': [step]}))\n"
+    )
+    (rig.path / "mine.py").write_text(script, "utf-8")
+    rig.configure(workload={"command": ["python3", "mine.py"], "traces": "out/**/*.json"})
+
+    rig.run(code=0)
+
+    assert [rank["rank"] for rank in rig.record()["products"]["Result"]["ranks"]] == [0, 1]
+
+
+def test_terminal_tells_each_stage_in_a_line_and_nothing_between(rig: Any) -> None:
+    rig.configure(thresholds={"max_avg_iteration_ms": 1.0, "min_overlap_ratio": 0.0})
+
+    output = rig.run(code=1)
+
+    lines = output.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("[aorta +"))
+    last = max(i for i, line in enumerate(lines) if line.startswith("[aorta +"))
+    assert all(line.startswith("[aorta +") for line in lines[first : last + 1])
+    assert '"aorta": "step"' not in output
+    assert "traceback entries are hidden" not in output
+    assert "failed     max_avg_iteration_ms  3.99 ms (max 1 ms): " in output
+
+
 def test_stage_tests_and_table_have_the_same_names() -> None:
     assert set(BY_TEST) == STAGE_TESTS
 

@@ -69,6 +69,32 @@ def test_bad_override(rig: Any) -> None:
     assert "--aorta-set gpus_per_nod=2" in refused(rig, "--aorta-set", "gpus_per_nod=2")
 
 
+def test_gate_on_a_metric_that_no_run_has(rig: Any) -> None:
+    rig.configure(gates=[{"metric": "step_time_median", "kind": "max", "value": 1}])
+
+    assert "gates[0].metric: no metric is called 'step_time_median'; did you mean step_time_ms_median?" in refused(rig)
+
+
+def test_unknown_evidence_and_parser(rig: Any) -> None:
+    rig.configure(evidence={"kernel_logs": "off"}, analysis={"parser": "tracelens"})
+
+    output = refused(rig)
+
+    assert "evidence.kernel_logs: no check of this name in this version; did you mean kernel_log?" in output
+    assert "analysis.parser: tracelens is not in this version" in output
+
+
+def test_refusal_leaves_the_last_runs_reports_alone(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    before = {path: path.read_bytes() for path in rig.reports.iterdir() if path.is_file()}
+    rig.configure(container={"name": "box", "image": "image:1"})
+
+    rig.run(code=4)
+
+    assert {path: path.read_bytes() for path in rig.reports.iterdir() if path.is_file()} == before
+
+
 def test_output_folder_that_cannot_be_written(rig: Any) -> None:
     rig.configure(output_dir=str(rig.path / "config.json" / "below-a-file"))
 

@@ -103,6 +103,27 @@ def test_with_a_path_k_is_pytests_own(rig: Any) -> None:
     assert rig.record()["judgements"] == []
 
 
+def test_config_beside_k_judges_the_last_run_by_it_and_starts_none(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    rig.configure(gates=[{"metric": "step_time_ms_median", "kind": "max", "value": 0.5}])
+
+    output = rig.run("-k", "test_validate_thresholds", code=1)
+
+    assert "1 of 3 gates failed: step_time_ms_median" in output
+    assert len(rig.record()["judgements"]) == 1
+    assert "judged again 1 time(s)" in rig.aorta("runs", "show", "last", code=0)
+
+
+def test_run_without_a_result_says_why_it_has_none(rig: Any) -> None:
+    rig.configure("--no-traces")
+    rig.run(code=1)
+
+    output = rig.pytest("-k", "test_validate_thresholds", code=1)
+
+    assert "does not have: its test_collect_traces failed" in output
+
+
 def test_damaged_record_is_told_in_one_sentence(rig: Any) -> None:
     rig.configure()
     rig.run(code=0)

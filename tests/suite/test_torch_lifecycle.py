@@ -70,8 +70,10 @@ def test_wrong_override_is_told_in_the_trainers_own_sentence(rig: Any) -> None:
     rig.pytest(LOCAL, "--aorta-set=training_overrides.training.max_step=5", code=1)
 
     reason = rig.reason("test_run_benchmark")
-    assert "max_step" in reason
-    assert "max_steps" in reason
+    assert reason.startswith("could not measure: ")
+    assert "the trainer refuses its configuration: train.py: config/tiny_cpu.yaml: training.max_step" in reason
+    assert "did you mean max_steps" in reason
+    assert json.loads((rig.folder / "verdict.json").read_text("utf-8"))["fault"] == "config"
 
 
 TWO_HOSTS = {
