@@ -14,6 +14,7 @@ from pytest_aorta.run.cleaning import clean as clean_run
 from pytest_aorta.run.conclusion import view_of
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.record import find_runs, read
+from pytest_aorta.run.schema import DOCUMENTS, DocumentKind, schema_text
 from pytest_aorta.suite.opening import DEFAULT_OUTPUT, find_run
 
 output_option = click.option(
@@ -74,6 +75,16 @@ def show(run: str, output_dir: Path, report_dir: Path) -> None:
             click.echo(f"  {name:<32} {show_value(metric.value, metric.unit):>18}  {metric.source}")
     for line in summary(view):
         click.echo(line)
+
+
+@runs.command()
+@click.argument("kind", type=click.Choice(list(DOCUMENTS)))
+def schema(kind: DocumentKind) -> None:
+    """Print the JSON schema of a document in the run folder.
+
+    Example: aorta runs schema metrics
+    """
+    click.echo(schema_text(kind), nl=False)
 
 
 @click.command()

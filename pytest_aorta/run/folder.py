@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from pytest_aorta.errors import ConfigError, Fault
 from pytest_aorta.metric import Metric
@@ -31,6 +32,14 @@ def new_run_id() -> str:
         | secrets.randbits(62)
     )
     return f"{number:032x}"
+
+
+class MetricsFile(BaseModel):
+    """metrics.json: every metric of a run by its name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    metrics: dict[str, Metric]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +150,7 @@ class RunFolder:
 
     def write_metrics(self, metrics: Mapping[str, Metric]) -> None:
         """Write metrics.json."""
-        self.write_document(self.metrics, {"metrics": {name: m.model_dump(mode="json") for name, m in metrics.items()}})
+        self.write_document(self.metrics, MetricsFile(metrics=dict(metrics)).model_dump(mode="json"))
 
     def read_metrics(self) -> dict[str, Metric]:
         """Read metrics.json.
@@ -151,8 +160,7 @@ class RunFolder:
             ValueError: it is not one of ours.
         """
         path = self.metrics if self.metrics.exists() else self.path / self.metrics.name
-        document = json.loads(path.read_text("utf-8"))
-        return {name: Metric.model_validate_json(json.dumps(value)) for name, value in document["metrics"].items()}
+        return MetricsFile.model_validate_json(path.read_bytes()).metrics
 
 
 def file_name(host: str) -> str:

@@ -10,12 +10,15 @@ from pathlib import Path
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError
 from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.node.requests import CommandError
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import NotNeeded, Step
 from pytest_aorta.run.products import Analysis, Artifacts, Execution
+from pytest_aorta.stages.collect import bring_files
 from pytest_aorta.trace.ranks import summarize
 from pytest_aorta.trace.summary import RankSummary
 
+OUTPUT = "tracelens_analysis"
 GEMM = re.compile(r"gemm|Cijk_|cutlass|cublas|matmul", re.IGNORECASE)
 
 
@@ -25,7 +28,7 @@ def analyze(run: RunContext, execution: Execution, artifacts: Artifacts) -> Anal
         if run.settings.config.aorta_path is not None:
             return _run_scripts(run, execution, artifacts)
         return _write_tables(run, artifacts)
-    except (AortaError, OSError) as error:
+    except (AortaError, CommandError, OSError) as error:
         log.warning("analysis: %s", error)
         return Analysis(notes=(f"analysis gave nothing: {error}",))
 
@@ -89,14 +92,31 @@ def _run_scripts(run: RunContext, execution: Execution, artifacts: Artifacts) ->
     trees = artifacts.trees.get(host, ())
     if not trees:
         return Analysis(notes=(f"{host} has no trace tree to analyse",))
-    root = execution.roots[host]
+    root, output = execution.roots[host], f"{trees[0].rpartition('/')[0] or '.'}/{OUTPUT}"
     timeout_s = run.settings.config.timeout_seconds
+    is_there = run.ask_head(Ask("stat", {"paths": [f"{root}/{output}"]}))["files"][f"{root}/{output}"]["kind"] == "dir"
     notes: list[str] = []
-    for script in _scripts(run.settings):
+    for script in () if is_there and run.settings.config.analysis.skip_if_exists else _scripts(run.settings):
         argv = ["bash", script, trees[0]]
         answer = run.ask_head(Ask("run", {"argv": argv, "cwd": root, "timeout_s": timeout_s}, timeout_s=timeout_s + 30))
         log.info("%s: %s", script, answer["stdout"])
         if answer["exit_code"] != 0:
             last = (str(answer["stderr"]).strip().splitlines() or ["no output"])[-1]
             notes.append(f"{script} exited {answer['exit_code']} on {host}: {last}")
-    return Analysis(notes=tuple(notes))
+    return Analysis(files=_bring_output(run, execution, output), notes=tuple(notes))
+
+
+def _bring_output(run: RunContext, execution: Execution, output: str) -> tuple[str, ...]:
+    """Bring the scripts' output folder of the head node into the run folder, if there is one."""
+    host = run.head.name
+    root = f"{execution.roots[host]}/{output}"
+    search = Ask(
+        "find", {"root": root, "folders": [], "names": ["*"], "since_ns": 0, "exclude_dirs": [], "known": None}
+    )
+    answer = run.fleet.perform({host: search}).get(host)
+    if answer is None or not answer["files"]:
+        return ()
+    files = tuple(str(entry["path"]) for entry in answer["files"])
+    destination = run.folder.analysis / OUTPUT
+    bring_files(run, host, root, files, f"{execution.work_dirs[host]}/analysis.tar.gz", destination)
+    return tuple(run.folder.relative(destination / name) for name in files)

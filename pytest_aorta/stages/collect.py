@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Literal
 from pytest_aorta.checks import Check
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import HostError
+from pytest_aorta.errors import AortaError, HostError
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.node.archives import unpack
 from pytest_aorta.node.requests import CommandError
@@ -46,14 +45,19 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     trees: dict[str, tuple[str, ...]] = {}
     for host, found in _search(run, execution, hosts, layout, errors).items():
         try:
-            _bring(run, execution, host, found, layout)
-        except (HostError, CommandError, OSError) as error:
+            archive = f"{execution.work_dirs[host.name]}/collect.tar.gz"
+            destination = run.folder.traces(layout, host.rank)
+            bring_files(run, host.name, execution.roots[host.name], found.files, archive, destination)
+        except (AortaError, CommandError, OSError) as error:
             errors[host.name] = str(error)
             log.warning("%s: traces were not brought back: %s", host.name, error)
         else:
             trees[host.name] = found.trees
             log.info("%s: %d files, trees %s", host.name, len(found.files), ", ".join(found.trees))
     logs = bring_logs(run, PHASE, {h: f"{path}/{PHASE}.log" for h, path in execution.work_dirs.items()})
+    workload = run.settings.config.workload
+    if workload is not None and workload.log:
+        logs |= bring_logs(run, "workload", {h: f"{root}/{workload.log}" for h, root in execution.roots.items()})
     usable = {host: names for host, names in trees.items() if names}
     root = run.folder.path / ("combined_traces" if layout == "combined" else "traces")
     checks = tuple(_checks(hosts, errors, usable))
@@ -119,28 +123,22 @@ def _why_not_found(settings: Settings, error: HostError) -> str:
     return f"{error.host}: the workload wrote nothing where workload.traces says ({error.reason.partition(': ')[2]})"
 
 
-def _bring(run: RunContext, execution: Execution, host: Host, found: Found, layout: Layout) -> None:
-    timeout_s = run.settings.config.timeout_seconds
-    archive = f"{execution.work_dirs[host.name]}/collect.tar.gz"
-    pack = Ask(
-        "pack",
-        {"root": execution.roots[host.name], "files": list(found.files), "archive": archive},
-        timeout_s=timeout_s,
-    )
-    packed = run.ask({host.name: pack})[host.name]
-    local = run.folder.path / f".incoming-{file_name(host.name)}.tar.gz"
+def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], archive: str, destination: Path) -> None:
+    """Pack files of a host (paths relative to `root`), fetch them, and put them in place of `destination`, whole.
+
+    Raises:
+        HostError, FleetError: the host did not pack or send them.
+        CommandError: the archive is damaged or not safe.
+    """
+    args = {"root": root, "files": list(files), "archive": archive}
+    packed = run.ask({host: Ask("pack", args, timeout_s=run.settings.config.timeout_seconds)})[host]
+    local = run.folder.path / f".incoming-{file_name(host)}.tar.gz"
     try:
-        run.fleet.fetch(host.name, str(packed["path"]), local)
-        _put_in_place(local, str(packed["sha256"]), run.folder.traces(layout, host.rank))
+        run.fleet.fetch(host, str(packed["path"]), local)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        unpack(str(local), str(packed["sha256"]), str(destination))
     finally:
         local.unlink(missing_ok=True)
-
-
-def _put_in_place(archive: Path, sha256: str, destination: Path) -> None:
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    if destination.exists():
-        shutil.rmtree(destination)
-    unpack(str(archive), sha256, str(destination))
 
 
 def _checks(hosts: tuple[Host, ...], errors: Mapping[str, str], usable: Mapping[str, object]) -> Iterator[Check]:
