@@ -69,6 +69,8 @@ class Fabric(Product):
 class Rccl(Product):
     """The RCCL build: `library` and `commit` as the build script printed them, None when nothing was built."""
 
+    stored: ClassVar[bool] = True
+
     built: bool = False
     library: str | None = None
     commit: str | None = None

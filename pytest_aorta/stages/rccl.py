@@ -13,7 +13,7 @@ from pytest_aorta.run.products import Containers, Fabric, Rccl, WorkloadTree
 from pytest_aorta.stages.command import environment
 from pytest_aorta.stages.phase import bring_logs, follow, start_phase, stop_phase
 
-PRINTED = re.compile(r"^(?:rccl[_ ])?(commit|library)\s*[:=]\s*(\S+)\s*$", re.IGNORECASE)
+PRINTED = re.compile(r"^(?:rccl[_ ])?(commit|library)\s*[:= ]\s*(\S+)\s*$", re.IGNORECASE)
 
 
 def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabric: Fabric) -> Rccl:

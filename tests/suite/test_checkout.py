@@ -14,7 +14,7 @@ import pytest
 WORKLOAD = Path(__file__).with_name("sample_workload.py")
 SCRIPTS = {
     "scripts/launch.sh": f'echo "started with $*; $AORTA_OVERRIDE_ARGS"; exec {sys.executable} {WORKLOAD}\n',
-    "scripts/build.sh": 'mkdir -p lib; touch lib/librccl.so; echo "commit: abc123"; echo "library: $PWD/lib/librccl.so"\n',
+    "scripts/build.sh": 'mkdir -p lib; touch lib/librccl.so; echo commit abc123; echo "library $PWD/lib/librccl.so"\n',
     "scripts/analyze.sh": 'out="$(dirname "$1")/tracelens_analysis"; mkdir -p "$out"; echo a,b > "$out/t.csv"\n',
     "config/base.yaml": "a: 1\n",
 }  # fmt: skip
@@ -59,7 +59,8 @@ def test_script_mode_build_and_analysis(rig: Any, checkout: Path) -> None:
     assert rig.letters() == "PPPPPPPPPP"
     log = (rig.folder / "benchmark-node-0.log").read_text("utf-8")
     assert "started with config/base.yaml --override training.max_steps=5 odd=a b'c" in log
-    assert (rig.folder / "rccl-node-0.log").read_text("utf-8").startswith("commit: abc123")
+    assert (rig.folder / "rccl-node-0.log").read_text("utf-8").startswith("commit abc123")
+    assert rig.record()["products"]["Rccl"]["commit"] == "abc123"
     assert (rig.folder / "analysis/tracelens_analysis/t.csv").read_text("utf-8") == "a,b\n"
     assert checkout.is_dir()
 
