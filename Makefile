@@ -24,7 +24,7 @@ run: $(STAMP)  ## the whole lifecycle on this machine: two CPU ranks, no contain
 	$(BIN)/python -m pytest --aorta-config=configs/local_cpu.json
 
 test: $(STAMP)  ## every test this machine can run
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

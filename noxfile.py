@@ -14,11 +14,11 @@ PLUGIN_TESTS = ["-m", "not torch and not gpu and not lab"]
 def pytest84(session: nox.Session) -> None:
     """Run the plugin's tests without torch on the oldest pytest that is supported."""
     session.install(".[test]", "pytest==8.4.*")
-    session.run("python", "-m", "pytest", *PLUGIN_TESTS, *session.posargs)
+    session.run("python", "-m", "pytest", "-n", "auto", *PLUGIN_TESTS, *session.posargs)
 
 
 @nox.session
 def newest(session: nox.Session) -> None:
     """Run the plugin's tests without torch on the newest pytest."""
     session.install(".[test]")
-    session.run("python", "-m", "pytest", *PLUGIN_TESTS, *session.posargs)
+    session.run("python", "-m", "pytest", "-n", "auto", *PLUGIN_TESTS, *session.posargs)
