@@ -99,6 +99,8 @@ def clean(run: str | None, every: bool, output_dir: Path, report_dir: Path) -> N
 
     Example: aorta clean --all
     """
+    if run is not None and not run.strip():
+        raise ConfigError("RUN is empty; give an id, or leave it out to clean abandoned runs")
     folders = [find_run(run, report_dir.absolute(), output_dir.absolute())] if run else find_runs(output_dir)
     failed = False
     touched = 0

@@ -20,6 +20,15 @@ STAGE_TESTS = frozenset({
 # Stages that work on files alone: with -k and a configuration they judge the last run by it.
 REJUDGING_TESTS = frozenset({"test_parse_results", "test_validate_thresholds", "test_generate_report"})
 LAST_RUN = "last_run.json"
+GIVEN_A_VALUE = {
+    "aorta_config": "--aorta-config",
+    "aorta_run": "--aorta-run",
+    "aorta_cluster": "--aorta-cluster",
+    "aorta_thresholds": "--aorta-thresholds",
+    "aorta_set": "--aorta-set",
+    "aorta_output": "--aorta-output",
+    "aorta_report_dir": "--aorta-report-dir",
+}
 NEEDS_A_RUN = {
     "aorta_cluster": "--aorta-cluster",
     "aorta_thresholds": "--aorta-thresholds",
@@ -63,6 +72,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def activation(config: pytest.Config) -> Activation | None:
     """Tell whether and why the plugin acts in this pytest run."""
     option = config.option
+    for name, flag in GIVEN_A_VALUE.items():
+        if "" in (given if isinstance(given := getattr(option, name), list) else [given]):
+            raise pytest.UsageError(f"{flag} is empty; give it a value, or leave it out")
     run: str | None = option.aorta_run
     no_path = config.args_source is not pytest.Config.ArgsSource.ARGS
     has_last = no_path and (_started_in(config) / option.aorta_report_dir / LAST_RUN).is_file()

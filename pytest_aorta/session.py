@@ -22,6 +22,8 @@ def begin(config: pytest.Config, found: Activation) -> None:
         pytest.UsageError: every fault, one a line (exit 4).
     """
     _refuse_distribution(config)
+    if not config.pluginmanager.has_plugin("subtests"):
+        raise pytest.UsageError("gates and hosts are reported as sub-tests; leave out `-p no:subtests`")
     try:
         opened = open_run(config, found)
     except ConfigError as error:
@@ -83,7 +85,8 @@ class AortaSession:
 
     @pytest.hookimpl(trylast=True, specname="pytest_sessionfinish")
     def pytest_sessionfinish_last(self, session: pytest.Session) -> None:
-        """Keep long logs off the terminal, once the reports have taken them."""
+        """Keep long logs off the terminal, once the reports have taken them, and the exit code honest."""
+        self.validation.insist(session)
         if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
             self.validation.shorten(reporter)
 

@@ -47,6 +47,19 @@ def _passed(stages: Mapping[str, StageRecord], plan: tuple[str, ...]) -> str:
     return "; ".join(parts)
 
 
+def with_stored(
+    record: RunRecord, judged: Mapping[str, StageRecord], verdict: Verdict, sentence: str
+) -> tuple[Verdict, str]:
+    """Give the verdict of a later judging beside what the run itself came to: a failed run is not mended by it."""
+    failed = [s for name, s in record.stages.items() if s.outcome in {"failed", "interrupted"} and name not in judged]
+    if failed:
+        kind: Verdict = "could_not_measure" if failed[0].failure == "unmeasured" else "failed"
+        return kind, f"{sentence}; but the run itself failed: {failed[0].name}: {bare(failed[0].reason)}"
+    if record.verdict in {None, "interrupted"}:
+        return "interrupted", f"{sentence}; but the run itself was interrupted"
+    return verdict, sentence
+
+
 def not_judged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
     """Name what the run says nothing about, so that green is not read as more than it is."""
     for stage in stages.values():

@@ -19,6 +19,7 @@ CHECKS: Mapping[str, str] = {
     "communication": "test_parse_results",
     "gpu_events": "test_parse_results",
     "weights_checksum": "test_parse_results",
+    "step_log": "test_parse_results",
 }
 _NAME = re.compile(r"^\[evidence\] \(.*?check=(?P<name>\w+)")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pytest_aorta.errors import ConfigError, Fault
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.json_report import write_json
+from pytest_aorta.run.secrecy import cleaned
 
 RESERVE_BYTES = 256 * 1024
 
@@ -51,6 +52,7 @@ class RunFolder:
 
     path: Path
     judgement: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def create(cls, output_dir: Path, run_id: str) -> RunFolder:
@@ -139,7 +141,8 @@ class RunFolder:
         return path.relative_to(self.path).as_posix()
 
     def write_document(self, path: Path, document: Mapping[str, Any]) -> None:
-        """Write a JSON document atomically; on a full disk the reserve is given up first."""
+        """Write a JSON document atomically, without secrets; on a full disk the reserve is given up first."""
+        document = cleaned(document, self.secrets)
         try:
             write_json(path, document)
         except OSError:
@@ -160,7 +163,18 @@ class RunFolder:
             ValueError: it is not one of ours.
         """
         path = self.metrics if self.metrics.exists() else self.path / self.metrics.name
-        return MetricsFile.model_validate_json(path.read_bytes()).metrics
+        return MetricsFile.model_validate_json(read_regular(path)).metrics
+
+
+def read_regular(path: Path) -> bytes:
+    """Read a file that must be a regular one: a pipe in its place would keep the reader waiting for ever.
+
+    Raises:
+        OSError: it is not, or cannot be read.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(2, "No such file", str(path))
+    return path.read_bytes()
 
 
 def file_name(host: str) -> str:

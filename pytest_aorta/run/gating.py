@@ -17,6 +17,7 @@ from pytest_aorta.run.evidence import weigh
 from pytest_aorta.run.interruption import Interrupted
 from pytest_aorta.run.products import Product
 from pytest_aorta.run.record import FailureKind, StageRecord, now, seconds_since
+from pytest_aorta.run.secrecy import cleaned
 
 log = logging.getLogger("pytest_aorta")
 
@@ -131,7 +132,8 @@ class Pipeline:
         if outcome is None:
             outcome = self._attempt(stage, start)
         outcome = outcome.model_copy(update={"seconds": seconds_since(start), "started": begun})
-        return self._keep(stage, outcome)
+        said = cleaned(outcome.model_dump(mode="json"), self.run.folder.secrets)
+        return self._keep(stage, StageRecord.model_validate(said))
 
     def _gate(self, stage: Stage) -> StageRecord | None:
         cause = self.first_failure

@@ -59,6 +59,10 @@ class Interruption:
         if self._held == 0 and self.received is not None and before is None:
             raise Interrupted(self.received)
 
+    def hold_for_good(self) -> None:
+        """Hold every further signal back: the run is closed, and only its reports are still to be written."""
+        self._held += 1
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
         first = self.received is None

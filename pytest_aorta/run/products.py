@@ -111,6 +111,7 @@ class Artifacts(Product):
     logs: dict[str, str] = {}
     errors: dict[str, str] = {}
     accelerator: Accelerator
+    completed: bool = True
     kernel_log_notes: int | None = None
 
     @property

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pytest_aorta.checks import Check
 from pytest_aorta.errors import ConfigError
-from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.folder import RunFolder, read_regular
 from pytest_aorta.run.products import Product, revive
 
 Outcome = Literal["passed", "failed", "skipped", "interrupted"]
@@ -204,7 +204,7 @@ def read(folder: RunFolder) -> RunRecord:
         ConfigError: there is none, or it is damaged.
     """
     try:
-        return RunRecord.model_validate(json.loads(folder.record.read_text("utf-8")))
+        return RunRecord.model_validate(json.loads(read_regular(folder.record)))
     except OSError as error:
         raise ConfigError(f"{folder.path} is no run folder: run.json cannot be read ({error.strerror})") from error
     except (ValueError, ValidationError) as error:

@@ -100,9 +100,10 @@ def _port(run: RunContext) -> int:
 
 def _floors(run: RunContext, tree: WorkloadTree) -> dict[str, int]:
     """Note what trace files are there already, and each host's own time of launch."""
-    for host, known in search(run, tree.root, since_ns=dict.fromkeys(tree.root, 0)).items():
-        inventory = {entry["path"]: entry["mtime_ns"] for entry in known["files"]}
-        run.folder.write_document(run.folder.inventory(host), inventory)
+    known = search(run, tree.root, since_ns=dict.fromkeys(tree.root, 0))
+    for host in tree.root:
+        files = known[host]["files"] if host in known else ()  # a folder that is not there yet has none
+        run.folder.write_document(run.folder.inventory(host), {entry["path"]: entry["mtime_ns"] for entry in files})
     return {host: floor_ns(int(clock["wall_ns"])) for host, clock in run.ask(Ask("clock")).items()}
 
 
@@ -182,10 +183,10 @@ def _list(ranks: set[int]) -> str:
     return f"{shown}, ..." if len(ranks) > 16 else shown
 
 
-def read_inventory(run: RunContext, host: str) -> Mapping[str, int]:
-    """Give the trace files a host had before launch, with their times of change (ns)."""
+def read_inventory(run: RunContext, host: str) -> Mapping[str, int] | None:
+    """Give the trace files a host had before launch, with their times of change (ns); None if that is not known."""
     try:
         document = json.loads(run.folder.inventory(host).read_text("utf-8"))
     except (OSError, ValueError):
-        return {}
+        return None
     return {str(path): int(changed) for path, changed in document.items()}

@@ -20,8 +20,8 @@ from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Artifacts, Execution
 from pytest_aorta.stages.benchmark import PHASE, read_inventory
 from pytest_aorta.stages.command import uses_torchrun
-from pytest_aorta.stages.phase import bring_logs
-from pytest_aorta.stages.search import TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
+from pytest_aorta.stages.phase import bring_logs, scrub_file
+from pytest_aorta.stages.search import STEP_LOGS, TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
 
 Layout = Literal["combined", "single"]
 ABSENT = "No such file or directory"
@@ -48,6 +48,8 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
             archive = f"{execution.work_dirs[host.name]}/collect.tar.gz"
             destination = run.folder.traces(layout, host.rank)
             bring_files(run, host.name, execution.roots[host.name], found.files, archive, destination)
+            for step_log in destination.rglob(STEP_LOGS):
+                scrub_file(step_log, run.folder.secrets)
         except (AortaError, CommandError, OSError) as error:
             errors[host.name] = str(error)
             log.warning("%s: traces were not brought back: %s", host.name, error)
@@ -69,6 +71,7 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
         logs=logs,
         errors=errors,
         accelerator=execution.accelerator,
+        completed=execution.status == "completed",
         kernel_log_notes=execution.kernel_log_notes,
         checks=checks,
         failure=f"{len(errors)} of {len(hosts)} hosts gave no traces: " + "; ".join(errors.values()) if missing else "",
@@ -93,17 +96,26 @@ def _search(
     run: RunContext, execution: Execution, hosts: tuple[Host, ...], layout: Layout, errors: dict[str, str]
 ) -> dict[Host, Found]:
     roots = {host.name: execution.roots[host.name] for host in hosts}
-    known = {host.name: read_inventory(run, host.name) for host in hosts}
+    known = {host.name: inventory for host in hosts if (inventory := read_inventory(run, host.name)) is not None}
+    for host in hosts:
+        if host.name not in known:
+            errors[host.name] = (
+                f"{host.name}: the list of files from before the launch is gone; which are new is unknown"
+            )
+    hosts = tuple(host for host in hosts if host.name in known)
+    roots = {host.name: roots[host.name] for host in hosts}
     answers = search(run, roots, since_ns=execution.floors_ns, known=known)
     errors.update({host: _why_not_found(run.settings, error) for host, error in answers.failed.items()})
     found: dict[Host, Found] = {}
     for host in hosts:
         if host.name not in answers:
             continue
-        files: list[dict[str, Any]] = answers[host.name]["files"]
+        # A file that was there before keeps its time of change, to the nanosecond, when it is only renamed.
+        before = set(known[host.name].values())
+        files: list[dict[str, Any]] = [e for e in answers[host.name]["files"] if e["mtime_ns"] not in before]
         traces = [entry for entry in files if is_trace(run.settings, entry["path"])]
         if not traces:
-            stale = int(answers[host.name]["stale"])
+            stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files)
             older = f"; {stale} older ones were left alone" if stale else ""
             errors[host.name] = f"{host.name} has no trace file {RULES_OUT_STALE} in {roots[host.name]}{older}"
         if layout == "single" and traces and not names_its_traces(run.settings):

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field, replace
 # torchrun marks the lines of a rank ("[default1]:"); torch adds the rank once more to uncaught errors ("[rank1]: ").
 RANK_MARK = re.compile(r"^\[[A-Za-z_]*(\d+)\]:\s?")
 _TORCH_MARK = re.compile(r"^\[rank\d+\]:\s")
-_EARLY_NOTICE = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+")
+_EARLY_NOTICE = re.compile(r"^[EW]\d{4} [\d:.]+ .*\] failed \(exitcode: -?\d+\) local_rank: \d+")
 _RANK = re.compile(r"^\s+rank\s+: (\d+) \(local_rank: (\d+)\)")
 _EXIT = re.compile(r"^\s+exitcode\s+: (-?\d+)")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^\S+: can't open file")
 _REFUSAL = re.compile(r"^train\.py: ")
 _PEER_LOST = re.compile(
     r"connection (?:reset|closed) by peer|remote (?:worker|process) (?:hanging|crashing|exited)|broken pipe"
-    r"|ncclRemoteError|socket closed|peer closed|connection refused|connection was likely closed",
+    r"|ncclRemoteError|socket closed|peer closed|connection was likely closed"
+    r"|timed out waiting|collective operation timeout|watchdog caught",
     re.IGNORECASE,
 )
-_ENDED_BY_TORCHRUN = frozenset({-15, 143, -9})
+_ENDED_BY_TORCHRUN = frozenset({-15, 143})
 _MAX_WORDS_CHARS = 300
 REFUSED = 2
 
@@ -94,13 +95,11 @@ class Failures:
             words = self.unmarked_words or next(iter(self.words.values()), "")
             said = f"the workload {ended(code)}" + (f": {words}" if words else "")
             return Cause(said, is_own=not _PEER_LOST.search(words))
-        own = [failure for failure in failed if failure.is_own]
-        without_torchruns = [f for f in own if f.code not in _ENDED_BY_TORCHRUN or f.last_words]
-        causes = without_torchruns or own
+        ended_by_torchrun = [f for f in failed if f.code in _ENDED_BY_TORCHRUN]
+        by_themselves = [f for f in failed if f not in ended_by_torchrun] or failed
+        causes = [failure for failure in by_themselves if failure.is_own]
         if not causes:
-            names = ", ".join(str(failure.rank) for failure in failed)
-            said = f"rank {names} lost a peer ({failed[0].last_words}); which rank went first was not seen"
-            return Cause(said, is_own=False)
+            return Cause(_lost_peers(by_themselves, ended_by_torchrun), is_own=False)
         followers = len(failed) - len(causes)
         after = f" ({followers} more ranks ended after it)" if followers else ""
         return Cause("; ".join(str(failure) for failure in _distinct(causes)) + after, is_own=True)
@@ -130,6 +129,14 @@ def first_causes(failures: Mapping[str, Failures], codes: Mapping[str, int | Non
     followers = len(found) - len(named)
     after = f" ({followers} more hosts ended after it)" if followers else ""
     return {host: replace(cause, said=f"{host}: {cause.said}{after}") for host, cause in named.items()}
+
+
+def _lost_peers(losers: list[RankFailure], ended_by_torchrun: list[RankFailure]) -> str:
+    """Say that nobody failed for a reason of its own, and who had not failed at all until torchrun ended it."""
+    names = ", ".join(str(failure.rank) for failure in losers)
+    still = ", ".join(str(failure.rank) for failure in ended_by_torchrun)
+    where = f"; rank {still} had not failed until then: look there" if still else "; which rank went first was not seen"
+    return f"rank {names} lost a peer or waited for it in vain ({losers[0].last_words}){where}"
 
 
 def _distinct(failures: list[RankFailure]) -> list[RankFailure]:

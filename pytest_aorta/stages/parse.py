@@ -21,6 +21,8 @@ from pytest_aorta.trace.step_log import StepLog, read_step_logs
 from pytest_aorta.trace.summary import RankSummary
 
 QUIET_SECONDS = 2.0
+MAX_NAMED = 16
+MAX_TOLD_FILES = 5
 
 
 def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
@@ -32,7 +34,9 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
     for error in summaries.errors:
         log.warning("%s: %s", error.file, error.error)
     if not summaries.ranks:
-        why = "; ".join(f"{error.file}: {error.error}" for error in summaries.errors) or "no trace file"
+        told = [error.error for error in summaries.errors[:MAX_TOLD_FILES]]
+        more = len(summaries.errors) - len(told)
+        why = "; ".join(told + ([f"and {more} more files"] if more else [])) or "no trace file"
         raise StageError(f"no trace could be read: {why}")
     logs = read_step_logs(root)
     run.folder.write_metrics(collect_metrics(summaries.ranks, logs, artifacts.kernel_log_notes))
@@ -43,6 +47,8 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
         *_without_communication(run.settings, summaries),
         *_without_gpu(artifacts, summaries.ranks),
         *_checksums(logs),
+        *_step_logs(summaries.ranks, logs, artifacts.completed),
+        *_empty(summaries.ranks),
     )
     warnings = [f"{rank.file}: {text}" for rank in summaries.ranks for text in rank.warnings]
     lost = [f"{rank.file}: {rank.events_lost} events lost" for rank in summaries.ranks if rank.events_lost]
@@ -99,15 +105,14 @@ def _row(rank: RankSummary) -> RankRow:
 
 
 def _missing(settings: Settings, ranks: Sequence[RankSummary]) -> set[int]:
+    """Give the ranks without a trace: of nodes x processes, or of the world that the traces themselves tell of."""
     workload = settings.config.workload
     if workload is not None and workload.launcher == "none":
-        return set()
-    nodes = (
-        1
-        if settings.suite == "single" or not settings.config.multi_node.collect_traces
-        else len(settings.cluster.hosts)
-    )
-    return set(range(nodes * settings.nproc_per_node)) - {rank.rank for rank in ranks if rank.rank is not None}
+        expected = max((rank.world_size or 0 for rank in ranks), default=0)
+    else:
+        collects_head_only = settings.suite == "single" or not settings.config.multi_node.collect_traces
+        expected = (1 if collects_head_only else len(settings.cluster.hosts)) * settings.nproc_per_node
+    return set(range(expected)) - {rank.rank for rank in ranks if rank.rank is not None}
 
 
 def _unreadable(summaries: Summaries) -> Iterator[Check]:
@@ -173,11 +178,53 @@ def _checksums(logs: Sequence[StepLog]) -> Iterator[Check]:
         if step_log.weights_checksum is not None:
             sums.setdefault(step_log.weights_checksum, []).append(step_log.rank)
     if len(sums) > 1:
-        minority = min(sums.values(), key=len)
+        sizes = sorted(len(ranks) for ranks in sums.values())
+        by_size = sorted(sums.values(), key=len)
+        others = "; ".join(f"ranks {_names(ranks)}" for ranks in by_size)
+        alone = f"; rank {_names(by_size[0])} stands alone" if sizes[0] < sizes[1] and sizes[0] * 2 < sum(sizes) else ""
         yield Check(
             label="[evidence] (check=weights_checksum)",
             state="failed",
             subtest=False,
-            reason=f"different weights at the end: {sums}; the minority is rank {', '.join(map(str, minority))}",
-            next_step="suspect silent data corruption: run again, then drain the minority's host if it repeats",
+            reason=f"the ranks ended with {len(sums)} different sets of weights: {others}{alone}",
+            next_step="suspect silent data corruption: run again, and if it repeats test these hosts one by one",
         )
+
+
+def _step_logs(ranks: Sequence[RankSummary], logs: Sequence[StepLog], completed: bool) -> Iterator[Check]:
+    """In a run that ended well every rank logged every step and its own good end."""
+    if not logs or not completed:
+        return
+    problems = [f"rank {log.rank} ended as {log.final['exit']}" for log in logs if log.final.get("exit") == "failed"]
+    most = max(len(log.steps) for log in logs)
+    problems += [f"rank {log.rank} logged {len(log.steps)} of {most} steps" for log in logs if len(log.steps) < most]
+    silent = {rank.rank for rank in ranks if rank.rank is not None} - {log.rank for log in logs}
+    if silent:
+        problems.append(f"rank {_names(sorted(silent))} has a trace but no step log")
+    if problems:
+        yield Check(
+            label="[evidence] (check=step_log)",
+            state="failed",
+            subtest=False,
+            fault="workload",
+            reason="step logs: " + "; ".join(problems[:MAX_NAMED]),
+            next_step="see the logs of these ranks: did they stop early, or write elsewhere?",
+        )
+
+
+def _empty(ranks: Sequence[RankSummary]) -> Iterator[Check]:
+    without = [rank.rank for rank in ranks if rank.total_time_us == 0]
+    if without:
+        yield Check(
+            label="[evidence] (check=trace)",
+            state="failed",
+            fault="rig",
+            subtest=False,
+            reason=f"the trace of rank {_names(without)} spans no time at all; nothing was measured",
+            next_step="look at the trace: are its events without durations?",
+        )
+
+
+def _names(ranks: Sequence[int | None]) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:MAX_NAMED])
+    return f"{shown}, ..." if len(ranks) > MAX_NAMED else shown

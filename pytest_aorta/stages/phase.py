@@ -34,9 +34,14 @@ class Phase:
         return time.monotonic() - self.started_at
 
     @property
+    def running(self) -> list[str]:
+        """Hosts of which neither an end nor a loss is known."""
+        return [host for host in self.hosts if host not in self.exits and host not in self.lost]
+
+    @property
     def over(self) -> bool:
         """Tell whether every host has ended."""
-        return len(self.exits) + len(self.lost) == len(self.hosts)
+        return not self.running
 
     @property
     def failed(self) -> dict[str, int]:
@@ -129,7 +134,7 @@ def bring_logs(run: RunContext, name: str, logs: Mapping[str, str]) -> dict[str,
         if not local.exists() and host.name in logs:
             try:
                 run.fleet.fetch(host.name, logs[host.name], local)
-                _scrub_file(local, run.settings.secrets())
+                scrub_file(local, run.folder.secrets)
             except HostError as error:
                 log.warning("%s log of %s was not brought back: %s", name, host.name, error)
                 continue
@@ -138,7 +143,7 @@ def bring_logs(run: RunContext, name: str, logs: Mapping[str, str]) -> dict[str,
     return brought
 
 
-def _scrub_file(path: Path, secrets: tuple[str, ...]) -> None:
+def scrub_file(path: Path, secrets: tuple[str, ...]) -> None:
     """Take secrets out of a log in place: a workload may print its environment."""
     if not secrets:
         return
@@ -153,6 +158,8 @@ def _scrub_file(path: Path, secrets: tuple[str, ...]) -> None:
 
 def _take(phase: Phase, event: Event, on_lines: Callable[[str, list[str]], None]) -> None:
     if event.kind == "lost":
+        if event.host in phase.exits:
+            return
         phase.lost[event.host] = str(event.data.get("message", "its node program ended"))
         return
     if event.data.get("name") != phase.name:

@@ -15,10 +15,15 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.reporting.terminal import Pulse, progress_text
 from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.secrecy import clean_line
+from pytest_aorta.stages.command import uses_torchrun
 from pytest_aorta.stages.failures import RANK_MARK, Failures
 from pytest_aorta.stages.phase import POLL_SECONDS, Phase
 
 MEDIANS_OF_SILENCE = 10
+MAX_TOLD_LINES = 5000
+# A day: what claims to be longer is no step time and must not switch the watch for stalls off.
+MAX_STEP_MS = 86_400_000
 RANKS_EVERY_SECONDS = 5.0
 STACKS_WITHIN_SECONDS = 5.0
 SILENCE_SAID_SECONDS = 30.0
@@ -48,20 +53,35 @@ class Watch:
     said_at: float = 0.0
     ranks_at: float = 0.0
     last_line_at: float = field(default_factory=time.monotonic)
+    num_told: int = 0
+    secrets: tuple[str, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Look the secrets up once: every line is held against them."""
+        self.secrets = self.settings.secrets()
 
     def lines(self, host: str, lines: list[str]) -> None:
         """Take complete log lines of a host."""
         failures = self.failures.setdefault(host, Failures())
         self.last_line_at = time.monotonic()
-        for line in lines:
+        for raw in lines:
+            line = clean_line(raw, self.secrets)
             mark = RANK_MARK.match(line)
             text = line[mark.end() :] if mark else line
             if text.startswith("{") and self._beat(text):
                 continue
-            log.info("%s: %s", host, line)
+            self._tell(host, line)
             failures.line(line)
             if STACK_BEGINS.search(text) or STACK_FRAME.match(text):
                 self.stacks.setdefault(f"{host} local rank {mark[1] if mark else '?'}", []).append(text)
+
+    def _tell(self, host: str, line: str) -> None:
+        """Put a line into the stage's log, as long as that stays readable."""
+        self.num_told += 1
+        if self.num_told <= MAX_TOLD_LINES:
+            log.info("%s: %s", host, line)
+        elif self.num_told == MAX_TOLD_LINES + 1:
+            log.info("%s: more than %d lines; the rest stands in the phase's own log only", host, MAX_TOLD_LINES)
 
     def _beat(self, text: str) -> bool:
         """Take a heartbeat, or tell that the line is none."""
@@ -78,9 +98,17 @@ class Watch:
             self.step = step
         if isinstance(most := beat.get("max_steps"), int):
             self.max_steps = most
-        if isinstance(ms := beat.get("step_ms"), (int, float)):
+        if isinstance(ms := beat.get("step_ms"), (int, float)) and 0 <= ms < MAX_STEP_MS:
             self.step_ms.append(float(ms))
         return True
+
+    @property
+    def heeds_notices(self) -> bool:
+        """Tell whether torchrun's notice of a failed rank is final: it is ours, and does not start ranks again."""
+        restarts = any(
+            "max-restarts" in a or "max_restarts" in a for a in self.settings.config.multi_node.extra_torchrun_args
+        )
+        return uses_torchrun(self.settings) and not restarts
 
     @property
     def stall_limit_s(self) -> float:
@@ -100,7 +128,7 @@ class Watch:
                 stage=phase.name,
                 elapsed_s=phase.elapsed_s,
                 limit_s=float(self.settings.config.timeout_seconds),
-                num_alive=len(phase.hosts) - len(phase.exits) - len(phase.lost),
+                num_alive=len(phase.running),
                 num_hosts=len(phase.hosts),
                 step=self.step,
                 max_steps=self.max_steps,
@@ -141,12 +169,13 @@ def _descendants(answer: Answer, name: str) -> list[dict[str, Any]]:
 
 
 def _fail_fast(watch: Watch, phase: Phase, now: float) -> None:
-    if not (phase.failed or phase.lost or any(seen.was_noticed for seen in watch.failures.values())):
+    noticed = watch.heeds_notices and any(seen.was_noticed for seen in watch.failures.values())
+    if not (phase.failed or phase.lost or noticed):
         return
     watch.failed_at = watch.failed_at or now
     grace = watch.settings.config.failure_grace_seconds
     if now - watch.failed_at > grace:
-        running = [host for host in phase.hosts if host not in phase.exits and host not in phase.lost]
+        running = phase.running
         phase.given_up = f"{', '.join(running)} still ran {grace:g} s after the first failure and was ended"
 
 
@@ -193,4 +222,4 @@ def hanging_at(stacks: dict[str, list[str]]) -> dict[str, str]:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
+    return float(value) if isinstance(value, (int, float)) and abs(value) < MAX_STEP_MS else None

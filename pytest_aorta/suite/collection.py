@@ -41,7 +41,7 @@ class StageItem(pytest.Function):
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """Say where it stands: under the suite's name, not in the file that happens to hold it."""
-        return self.config.rootpath / self.nodeid.partition("::")[0], None, self.name
+        return self.config.rootpath / self.nodeid.partition("::")[0], 0, self.name
 
 
 def stage_suite(session: pytest.Session, name: str, stages: Sequence[Stage]) -> StageSuite:

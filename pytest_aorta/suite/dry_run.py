@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_aorta.config.redact import scrub
 from pytest_aorta.errors import ConfigError
 from pytest_aorta.plugin import Activation
 from pytest_aorta.suite.opening import open_run
@@ -17,6 +18,7 @@ def dry_run(config: pytest.Config, found: Activation) -> int:
     except ConfigError as error:
         raise pytest.UsageError(*map(str, error.faults)) from error
     settings = opened.settings
+    secrets = settings.secrets()
     hosts = ", ".join(host.name for host in settings.cluster.hosts)
     print(f"{opened.suite_name}: {len(settings.cluster.hosts)} host(s): {hosts}; nothing is contacted")
     for stage in stages_of(settings.suite):
@@ -25,5 +27,5 @@ def dry_run(config: pytest.Config, found: Activation) -> int:
             print(f"  skipped: {rule.reason}")
             continue
         for step in stage.plan(settings):
-            print(f"  {step.host}: {step.text}")
+            print(f"  {step.host}: {scrub(step.text, secrets)}")
     return 0

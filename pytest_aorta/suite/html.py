@@ -148,7 +148,7 @@ class HtmlRows:
         if self._data is not None:
             # pytest-html's script sets these cells as HTML; its dictionary is pytest-metadata's own, hence the copy.
             entries = {escape(clean(name)): _environment_cell(value, href) for name, value, href in view.environment}
-            self._data.set_data("environment", {**self._data.data["environment"], **entries})
+            self._data.set_data("environment", {**self._data.data.get("environment", {}), **entries})
 
     def _checks(self, nodeid: str) -> tuple[Check, ...]:
         row = self._rows.get(nodeid)

@@ -100,7 +100,7 @@ def begin_run(opened: Opened, interruption: Interruption, selected: Sequence[Sta
     settings = opened.settings
     fleet, engine = fleet_of(settings), engine_of(settings)
     if opened.stored is None:
-        folder = RunFolder.create(settings.output_dir, new_run_id())
+        folder = replace(RunFolder.create(settings.output_dir, new_run_id()), secrets=settings.secrets())
         keeper = RecordKeeper.begin(
             folder,
             suite=settings.suite,
@@ -110,7 +110,7 @@ def begin_run(opened: Opened, interruption: Interruption, selected: Sequence[Sta
             environment=environment(),
         )
     else:
-        folder = replace(opened.stored.folder, judgement=now().replace(":", ""))
+        folder = replace(opened.stored.folder, judgement=now().replace(":", ""), secrets=settings.secrets())
         keeper = JudgementKeeper(folder, opened.stored.record)
     run = RunContext(
         settings=settings, folder=folder, record=keeper, fleet=fleet, engine=engine, interruption=interruption
@@ -167,7 +167,7 @@ def find_run(name: str, report_dir: Path, output_dir: Path) -> RunFolder:
     """
     if name == "last":
         return RunFolder(_last(report_dir / LAST_RUN))
-    if (Path(name) / "run.json").is_file():
+    if _is_run_folder(Path(name)):
         return RunFolder(Path(name).resolve())
     runs = find_runs(output_dir)
     matching = [run for run in runs if run.run_id.startswith(name)]
@@ -178,7 +178,14 @@ def find_run(name: str, report_dir: Path, output_dir: Path) -> RunFolder:
         if matching
         else (f"{output_dir} has {len(runs)} runs, none begins with it")
     )
-    raise ConfigError([Fault("--aorta-run", f"no single run {name!r}: {seen}; see `aorta runs`")])
+    raise ConfigError([Fault("--aorta-run", f"no single run {name[:80]!r}: {seen}; see `aorta runs`")])
+
+
+def _is_run_folder(path: Path) -> bool:
+    try:
+        return (path / "run.json").is_file()
+    except OSError:  # a name that no file system takes
+        return False
 
 
 def _last(path: Path) -> Path:

@@ -41,13 +41,14 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
         return Reports(html=_given(option, "htmlpath"), junit=_given(option, "xmlpath"), log=_given(option, "log_file"))
     folder, stem = opened.report_dir, opened.report_stem
     _require_writable(folder)
-    own_junit = not option.xmlpath
-    if config.pluginmanager.has_plugin("html") and not option.htmlpath:
+    own_junit = not getattr(option, "xmlpath", None)
+    # pytest-html cannot work without pytest-metadata.
+    if all(map(config.pluginmanager.has_plugin, ("html", "metadata"))) and not getattr(option, "htmlpath", None):
         option.htmlpath = str(folder / f"{stem}.html")
         option.self_contained_html = True
     if config.pluginmanager.has_plugin("junitxml") and own_junit:
         option.xmlpath = str(folder / f"{stem}.xml")
-    if config.pluginmanager.has_plugin("logging") and not option.log_file:
+    if config.pluginmanager.has_plugin("logging") and not getattr(option, "log_file", None):
         option.log_file = str(folder / f"{stem}.log")
         option.log_file_level = option.log_file_level or "INFO"
     return Reports(

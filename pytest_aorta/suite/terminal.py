@@ -56,7 +56,13 @@ class Progress:
         self._closed = False
 
     def __call__(self, text: str) -> None:
-        """Show the text as what is going on now."""
+        """Show the text as what is going on now; a terminal that went away is no reason to stop."""
+        try:
+            self._show(text)
+        except OSError:
+            self._closed = True
+
+    def _show(self, text: str) -> None:
         if self._reporter is None or self._reporter.verbosity < 0 or self._closed:
             return
         if threading.get_ident() != self._thread:
@@ -71,6 +77,12 @@ class Progress:
 
     def result(self, row: StageRow) -> None:
         """Say how a stage ended, in a line of its own, where pytest's verbosity leaves that to us."""
+        try:
+            self._tell(row)
+        except OSError:
+            self._closed = True
+
+    def _tell(self, row: StageRow) -> None:
         if self._reporter is None or not speaks_for_stages(self._reporter) or self._closed:
             return
         with self._uncaptured():

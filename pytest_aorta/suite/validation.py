@@ -13,10 +13,10 @@ from pytest_aorta.errors import ConfigError
 from pytest_aorta.plugin import Activation
 from pytest_aorta.reporting.json_report import host_lines, sort_hosts, verdict_document, write_json, write_text
 from pytest_aorta.reporting.model import RunView
-from pytest_aorta.run.conclusion import conclude, stage_row, view_of, write_documents
+from pytest_aorta.run.conclusion import conclude, stage_row, view_of, with_stored, write_documents
 from pytest_aorta.run.gating import Pipeline, Stage
 from pytest_aorta.run.interruption import Interruption
-from pytest_aorta.run.record import Judgement, RunRecord, StageRecord, now
+from pytest_aorta.run.record import Judgement, RunRecord, StageRecord, Verdict, now
 from pytest_aorta.suite.collection import StageItem, StageSuite, in_table_order, stage_suite
 from pytest_aorta.suite.html import HtmlRows
 from pytest_aorta.suite.junit import JUnitProperties
@@ -58,6 +58,7 @@ class Validation:
         self._pipeline: Pipeline | None = None
         self._interruption = Interruption()
         self._progress: Progress | None = None
+        self._exit_code: int | pytest.ExitCode = 0
         self._view: RunView | None = None
         self._register()
 
@@ -133,8 +134,14 @@ class Validation:
         """Close the run: undo what is left, conclude, and write the documents that reports are made from."""
         if self._pipeline is None:
             return
-        with self._interruption.held():
-            self._finish(session, self._pipeline)
+        self._interruption.hold_for_good()
+        self._finish(session, self._pipeline)
+        self._exit_code = session.exitstatus
+
+    def insist(self, session: pytest.Session) -> None:
+        """Keep the exit code whatever another plugin makes of it: a run that did not pass never ends with 0."""
+        if self._pipeline is not None and session.exitstatus == 0:
+            session.exitstatus = self._exit_code
 
     def without_letter(self, report: pytest.TestReport, status: Status) -> Status:
         """Take a stage's letter away, and those of its sub-tests, where the stage is told as a line of ours."""
@@ -174,19 +181,31 @@ class Validation:
         run.record.closed(tuple(done), tuple(problems))
         verdict, sentence = conclude(pipeline.outcomes, self._plan(), cut_short=cut_short)
         if problems and verdict == "passed":
-            verdict, sentence = "could_not_measure", f"could not measure: {'; '.join(problems)}"
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            verdict, sentence = "could_not_measure", "; ".join(problems)
+        if self._opened.stored is not None and verdict == "passed":
+            verdict, sentence = with_stored(self._opened.stored.record, pipeline.outcomes, verdict, sentence)
+        if verdict != "passed":
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        self._close(pipeline, verdict, sentence)
+
+    def _close(self, pipeline: Pipeline, verdict: Verdict, sentence: str) -> None:
+        run = pipeline.run
         try:
             if self._opened.stored is None:
                 run.record.close(verdict, sentence)
-                self._view = view_of(run.record.document, run.folder, paths=self._reports.paths())
                 write_documents(run)
             else:
                 self._view = self._judged(pipeline, verdict, sentence)
+        except OSError as error:
+            log.error("the record could not be written: %s", error)
+            sentence = f"{sentence}; and the record could not be written: {error}"
+            run.record.document.verdict, run.record.document.sentence = verdict, sentence
+        if self._view is None:
+            self._view = view_of(run.record.document, run.folder, paths=self._reports.paths())
+        try:
             self._write_lists(self._view)
         except OSError as error:
-            log.error("the record could not be closed: %s", error)
-            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+            log.error("%s could not be written: %s", self._reports.folder, error)
 
     def _judged(self, pipeline: Pipeline, verdict: str, sentence: str) -> RunView:
         run = pipeline.run

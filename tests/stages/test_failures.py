@@ -10,7 +10,10 @@ PEER_LOST = "[default{r}]:[rank{r}]: RuntimeError: [gloo/pair.cc:1] Connection c
 
 
 def block(*failures: tuple[int, int]) -> list[str]:
-    lines = ["E1 api.py:1] failed (exitcode: 1) local_rank: 0 (pid: 5) of binary: python", "Failures:"]
+    lines = [
+        "E1129 17:31:30.120000 77 torch/x/api.py:1002] failed (exitcode: 1) local_rank: 0 (pid: 5) of binary: python",
+        "Failures:",
+    ]
     for rank, code in failures:
         lines += [f"  rank      : {rank} (local_rank: {rank % 8})", f"  exitcode  : {code} (pid: 6)"]
     return lines
@@ -54,7 +57,30 @@ def test_all_ranks_that_say_the_same_are_said_once() -> None:
 def test_nobody_is_named_when_everybody_lost_a_peer() -> None:
     said = cause(PEER_LOST.format(r=0), PEER_LOST.format(r=1), *block((0, 1), (1, 1)))
 
+    assert said.startswith("a: rank 0, 1 lost a peer or waited for it in vain (RuntimeError: ")
     assert "which rank went first was not seen" in said
+
+
+def test_rank_that_waited_in_vain_points_to_those_that_had_not_failed() -> None:
+    words = "[default1]:[rank1]: RuntimeError: [gloo/wait.cc:1] Timed out waiting 4000ms for recv operation to complete"
+    said = cause(words, *block((1, 1), (0, -15)))
+
+    assert said.startswith("a: rank 1 lost a peer or waited for it in vain (RuntimeError: ")
+    assert said.endswith("rank 0 had not failed until then: look there")
+
+
+def test_rank_that_torchrun_ended_is_no_cause_whatever_it_said() -> None:
+    said = cause("[default1]:RuntimeError: training step failed", *block((0, -9), (1, -15)))
+
+    assert said == "a: rank 0 was ended by signal 9 (1 more ranks ended after it)"
+
+
+def test_own_connection_error_of_a_rank_is_its_own() -> None:
+    said = cause("[default1]:ConnectionRefusedError: [Errno 111] Connection refused", *block((0, -15), (1, 1)))
+
+    assert said == (
+        "a: rank 1 exited 1: ConnectionRefusedError: [Errno 111] Connection refused (1 more ranks ended after it)"
+    )
 
 
 def test_workload_without_torchrun_is_told_by_its_exit_code_and_last_error() -> None:
@@ -68,6 +94,20 @@ def test_notice_comes_before_the_end() -> None:
     failures.line(block((0, 1))[0])
 
     assert failures.was_noticed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "attempt 1 failed (exitcode: 1) local_rank: 0, retrying",
+        "[default0]:E1129 17:31:30.120000 77 torch/x/api.py:1002] failed (exitcode: 1) local_rank: 0",
+    ],
+)
+def test_text_that_only_looks_like_a_notice_is_none(line: str) -> None:
+    failures = Failures()
+    failures.line(line)
+
+    assert not failures.was_noticed
 
 
 def test_host_whose_ranks_only_lost_their_peers_is_not_named() -> None:

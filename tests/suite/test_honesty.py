@@ -1,0 +1,233 @@
+"""No false green, no innocent blamed, no secret told: what a hostile workload or project may try."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WORKLOAD = Path(__file__).with_name("sample_workload.py")
+TOKEN = "S3cr3t-Tok3n-0123456789abcdef"  # noqa: S105  planted, to be looked for
+
+
+def script(rig: Any, text: str) -> list[str]:
+    """Write a workload that does as the sample one and then what the text says."""
+    path = rig.path / "mine.py"
+    path.write_text(
+        f"import json, os, pathlib, runpy, sys, time\nsys.argv = ['w']\ndef good():\n"
+        f"    try: runpy.run_path({str(WORKLOAD)!r}, run_name='__main__')\n    except SystemExit: pass\n{text}\n",
+        "utf-8",
+    )
+    return [sys.executable, str(path)]
+
+
+def run_script(rig: Any, text: str, *arguments: str, code: int, **fields: Any) -> str:
+    rig.configure(workload={"command": script(rig, text), "traces": "out/torch_profiler/*/*"}, **fields)
+    return str(rig.run(*arguments, code=code))
+
+
+def test_judging_a_failed_run_again_does_not_mend_it(rig: Any) -> None:
+    rig.configure("--exit", "3")
+    rig.run(code=1)
+
+    output = rig.pytest("-k", "test_validate_thresholds", code=1)
+
+    assert "2 of 2 gates held; but the run itself failed: test_run_benchmark: " in output
+    assert "PASSED: " not in output
+
+
+def test_judging_again_by_looser_limits_mends_a_missed_threshold(rig: Any) -> None:
+    rig.configure(thresholds={"max_avg_iteration_ms": 1.0})
+    rig.run(code=1)
+    (rig.path / "other.json").write_text(json.dumps({"expected_results": {"max_avg_iteration_ms": 100.0}}), "utf-8")
+
+    rig.pytest("-k", "test_validate_thresholds", "--aorta-thresholds=other.json", code=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "good(); import shutil; shutil.rmtree('out/torch_profiler/rank1')",
+        "good(); p = next(pathlib.Path('out').rglob('sample_1*')); p.unlink(); p.symlink_to('/etc/passwd')",
+    ],
+)  # fmt: skip
+def test_missing_rank_of_the_world_that_the_traces_tell_of(rig: Any, text: str) -> None:
+    run_script(rig, text, code=1)
+
+    assert "no trace of rank 1" in rig.reason("test_parse_results")
+
+
+def test_traces_of_other_ranks_than_the_worlds(rig: Any) -> None:
+    run_script(
+        rig,
+        "good()\n"
+        "for r in (0, 1):\n"
+        "    p = pathlib.Path(f'out/torch_profiler/rank{r}/sample_{r}.pt.trace.json')\n"
+        "    d = json.loads(p.read_text()); d['distributedInfo']['rank'] = r + 7; p.write_text(json.dumps(d))\n",
+        code=1,
+    )
+
+    assert "no trace of rank 0, 1" in rig.reason("test_parse_results")
+
+
+def test_renamed_outputs_of_an_earlier_run_are_not_fresh(rig: Any) -> None:
+    traces = {"command": script(rig, "good()"), "traces": "out*/torch_profiler/*/*"}
+    rig.configure(workload=traces)
+    rig.run(code=0)
+    rig.configure(workload={**traces, "command": script(rig, "os.rename('out', 'out.old')")}, output_dir="second")
+
+    output = rig.run(code=1)
+
+    assert "has no trace file" in output
+
+
+ENDED_BADLY = """good()
+for r in (0, 1):
+    p = pathlib.Path(f'out/rank_0{r}_metrics.jsonl'); lines = p.read_text().splitlines()
+    p.write_text('\\n'.join([*lines[:-1], json.dumps({'final': True, 'rank': r, 'exit': 'failed'})]) + '\\n')
+"""
+STOPPED_EARLY = """good()
+p = pathlib.Path('out/rank_01_metrics.jsonl'); lines = p.read_text().splitlines()
+p.write_text('\\n'.join(lines[:31]) + '\\n')
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (ENDED_BADLY, "rank 0 ended as failed; rank 1 ended as failed"),
+        (STOPPED_EARLY, "rank 1 logged 31 of 60 steps"),
+        ("good(); os.unlink('out/rank_01_metrics.jsonl')", "rank 1 has a trace but no step log"),
+    ],
+)
+def test_step_logs_that_do_not_fit_a_good_run(rig: Any, text: str, told: str) -> None:
+    run_script(rig, text, code=1)
+
+    assert told in rig.reason("test_parse_results")
+
+
+def test_two_different_checksums_blame_nobody(rig: Any) -> None:
+    run_script(
+        rig,
+        "good()\nfor r in (0, 1):\n    with open(f'out/rank_0{r}_metrics.jsonl', 'a') as f:\n"
+        "        f.write(json.dumps({'final': True, 'rank': r, 'weights_checksum': f'c{r}'}) + '\\n')",
+        code=1,
+    )
+
+    reason = rig.reason("test_parse_results")
+    assert "2 different sets of weights" in reason
+    assert "stands alone" not in reason
+
+
+def test_trace_that_spans_no_time_is_no_measurement(rig: Any) -> None:
+    run_script(
+        rig,
+        "good()\nfor p in pathlib.Path('out').rglob('*.pt.trace.json'):\n"
+        "    d = json.loads(p.read_text())\n    for e in d['traceEvents']: e.update(ts=0, dur=0)\n"
+        "    p.write_text(json.dumps(d))",
+        code=1,
+    )
+
+    assert "spans no time at all" in rig.reason("test_parse_results")
+
+
+@pytest.mark.parametrize(
+    "conftest",
+    [
+        "import pytest\ndef pytest_collection_modifyitems(items): [i.add_marker(pytest.mark.xfail) for i in items]\n",
+        "import pytest\n@pytest.hookimpl(trylast=True)\ndef pytest_sessionfinish(session): session.exitstatus = 0\n",
+    ],
+)
+def test_no_plugin_turns_a_failed_verdict_into_exit_code_0(rig: Any, conftest: str) -> None:
+    (rig.path / "conftest.py").write_text(conftest, "utf-8")
+    rig.configure(thresholds={"max_avg_iteration_ms": 0.001})
+
+    assert "FAILED: test_validate_thresholds" in rig.run(code=1)
+
+
+def test_skip_mark_of_a_conftest_is_no_internal_error(rig: Any) -> None:
+    (rig.path / "conftest.py").write_text(
+        "import pytest\n"
+        "def pytest_collection_modifyitems(items): items[3].add_marker(pytest.mark.skip(reason='slow'))\n",
+        "utf-8",
+    )
+    rig.configure()
+
+    output = rig.run(code=2)
+
+    assert "INTERNALERROR" not in output
+    assert "pytest stopped before test_run_benchmark" in output
+
+
+def test_line_that_looks_like_torchruns_notice_ends_no_run(rig: Any) -> None:
+    rig_text = "print('attempt 1 failed (exitcode: 1) local_rank: 0, retrying', flush=True); time.sleep(2.5); good()"
+    run_script(rig, rig_text, code=0, failure_grace_seconds=1)
+
+
+def test_deeply_nested_line_ends_no_run(rig: Any) -> None:
+    run_script(rig, "print('{\"a\":' * 3000, flush=True); good()", code=0)
+
+
+def test_secret_in_an_error_reaches_nothing(rig: Any) -> None:
+    output = run_script(
+        rig,
+        "good(); print('x' * (16 * 1024 - 10) + os.environ['API_TOKEN'], flush=True)\n"
+        "print('RuntimeError: ' + 'y' * 280 + os.environ['API_TOKEN']); print('RuntimeError: bad ' + "
+        "os.environ['API_TOKEN']); sys.exit(3)",
+        "-v",
+        code=1,
+        multi_node={"extra_env": {"API_TOKEN": TOKEN}},
+    )
+
+    files = [path for path in rig.path.rglob("*") if path.is_file() and path.name not in {"config.json", "mine.py"}]
+    texts = {str(path): path.read_bytes().decode("utf-8", "replace") for path in files} | {"terminal": output}
+    assert {name for name, text in texts.items() if TOKEN[:6] in text} == set()
+    assert "exited 3" in output
+
+
+@pytest.mark.parametrize("option", ["config", "run", "thresholds", "set", "output", "report-dir"])
+def test_empty_option_is_refused(rig: Any, option: str) -> None:
+    assert f"--aorta-{option} is empty" in rig.pytest(f"--aorta-{option}=", code=4)
+
+
+@pytest.mark.parametrize("without", ["junitxml", "metadata", "logging", "cacheprovider", "html", "dependency"])
+def test_without_one_of_pytests_plugins(rig: Any, without: str) -> None:
+    rig.configure()
+
+    assert "INTERNALERROR" not in rig.run("-p", f"no:{without}", code=0)
+
+
+def test_without_subtests_is_refused(rig: Any) -> None:
+    rig.configure()
+
+    assert "leave out `-p no:subtests`" in rig.run("-p", "no:subtests", code=4)
+
+
+@pytest.mark.parametrize("text", ['{"metrics": null}', "[]", "{", '{"metrics": {"a": {"value": NaN}}}'])
+def test_damaged_metrics_are_told_in_a_sentence(rig: Any, text: str) -> None:
+    rig.configure()
+    rig.run(code=0)
+    (rig.folder / "metrics.json").write_text(text, "utf-8")
+
+    output = rig.pytest("-k", "test_validate_thresholds", code=1)
+
+    assert "metrics.json cannot be read" in output
+    assert "defect of pytest-aorta" not in output
+
+
+def test_signal_after_the_run_is_closed_changes_nothing(rig: Any) -> None:
+    rig.configure()
+    (rig.path / "late.py").write_text(
+        "import os, pytest, signal\n"
+        "@pytest.hookimpl(trylast=True)\n"
+        "def pytest_sessionfinish(session): os.kill(os.getpid(), signal.SIGTERM)\n",
+        "utf-8",
+    )
+
+    output = rig.run("-p", "late", code=0)
+
+    assert "Traceback" not in output
+    assert len(rig.junit().findall("testcase")) == 10
