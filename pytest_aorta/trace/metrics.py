@@ -8,9 +8,15 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from pytest_aorta.trace.summary import RankSummary, Source
+from pytest_aorta.trace.summary import LABELS, RankSummary, Source
 
 _CPU_ONLY = "the traces hold no GPU events"
+_NOT_GIVEN: dict[Source | None, str] = {
+    "cpu-steps": _CPU_ONLY,
+    "tracelens": "TraceLens' GPU timeline has no such row (analysis.parser: timeline measures it)",
+    "excel": "the Excel reports have no such row (analysis.parser: timeline measures it)",
+    "basic": "the basic scan adds up total, computation and communication only (analysis.parser: timeline measures it)",
+}
 _NOTHING = "the traces hold neither GPU events nor profiler steps"
 _NO_COMMUNICATION = "no GPU time was spent in communication"
 _NO_TIME = "the mean time is 0"
@@ -59,9 +65,12 @@ class Quantity:
 def shares(rank: RankSummary) -> Shares:
     """Give compute/total, comm/total and max(0, compute + comm - total)/comm; 0 where the divisor is 0.
 
+    Communication is exposed communication where the source is TraceLens or its reports, so overlap is always 0 there.
     Source: the published definitions. Overlap here is a lower bound: it sees only what cannot fit side by side.
     """
-    total, compute, comm = rank.total_time_us, rank.computation_time_us, rank.total_comm_time_us
+    is_exposed = rank.source in ("tracelens", "excel")
+    total, compute = rank.total_time_us, rank.computation_time_us
+    comm = rank.exposed_comm_time_us if is_exposed else rank.total_comm_time_us
     if total is None or compute is None or comm is None:
         return Shares(None, None, None)
     return Shares(
@@ -162,8 +171,8 @@ _OF_RANK: dict[str, tuple[str, Callable[[RankSummary], float | None], str]] = {
     "true_overlap_ratio": ("", lambda rank: rank.true_overlap_ratio, _NO_COMMUNICATION),
     "gpu_idle_ratio": ("", lambda rank: rank.gpu_idle_ratio, _CPU_ONLY),
     "host_wait_ratio": ("", lambda rank: rank.host_wait_ratio, "no GPU event is linked to its launch call"),
-    "num_comm_kernels": ("", lambda rank: rank.num_comm_kernels, ""),
-    "num_gpu_events": ("", lambda rank: rank.num_gpu_events, ""),
+    "num_comm_kernels": ("", lambda rank: None if rank.source == "excel" else rank.num_comm_kernels, ""),
+    "num_gpu_events": ("", lambda rank: None if rank.source == "excel" else rank.num_gpu_events, ""),
     "profiled_step_time_ms_median": ("ms", _of_steps(np.median), _STEPS),
     "profiled_step_time_ms_p95": ("ms", _of_steps(_p95), _STEPS),
     "profiled_step_time_ms_max": ("ms", _of_steps(max), _STEPS),
@@ -171,19 +180,25 @@ _OF_RANK: dict[str, tuple[str, Callable[[RankSummary], float | None], str]] = {
 
 
 def _why_incomplete(source: Source | None, mean_us: float | None) -> str:
-    if source != "cpu-steps":
-        return ""
-    return _CPU_ONLY if mean_us is not None else _NOTHING
+    if source == "cpu-steps" and mean_us is None:
+        return _NOTHING
+    return _NOT_GIVEN.get(source, "")
 
 
 def _why_not_aggregated(ranks: Sequence[RankSummary], sources: set[Source]) -> str:
     if not ranks:
         return "no trace was read"
-    if len(sources) > 1:
+    if sources == {"timeline", "cpu-steps"}:
         without = ", ".join(str(rank.rank) for rank in ranks if rank.source == "cpu-steps")
         return (
             f"only some ranks have GPU events (rank {without} has none), and numbers of different sources are not mixed"
         )
+    if len(sources) > 1:
+        ways = "; ".join(
+            f"{LABELS[source]}: rank {', '.join(str(rank.rank) for rank in ranks if rank.source == source)}"
+            for source in sorted(sources)
+        )
+        return f"the ranks were measured in different ways ({ways}), and numbers of different sources are not mixed"
     return ""
 
 

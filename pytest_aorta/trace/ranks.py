@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from pytest_aorta.errors import TraceError
 from pytest_aorta.trace.discovery import find_traces, rank_in
 from pytest_aorta.trace.reading import read
+from pytest_aorta.trace.sources.choice import Parser, summarizer
 from pytest_aorta.trace.summary import RankSummary, summaries_of
 from pytest_aorta.trace.windows import RankSummaries, merged, why_no_windows
 
@@ -46,19 +47,20 @@ def summarize(
     *,
     jobs: int | None = None,
     on_progress: Progress | None = None,
+    parser: Parser = "timeline",
 ) -> Summaries:
     """Read the traces below `root`, or the given `files`; one bad file stops no other.
 
     With `jobs` above 1 that many processes read side by side; without it, one a core when the files are large enough
     to pay for starting them. The rank is what the file says of itself, else what its path below `root` says.
-    `on_progress` is called with the number of files done and of all.
+    `on_progress` is called with the number of files done and of all. `parser` is the source of the times.
     """
     paths = find_traces(root) if files is None else list(files)
     names = [_name_below(root, path) for path in paths]
     if jobs is None:
         jobs = len(os.sched_getaffinity(0)) if _processes_pay(paths) else 1
     num_jobs = min(jobs, len(paths))
-    reading = _in_processes(paths, names, num_jobs) if num_jobs > 1 else _here(paths, names)
+    reading = _in_processes(paths, names, num_jobs, parser) if num_jobs > 1 else _here(paths, names, parser)
     found: list[RankSummaries | FileError] = [FileError(name, "") for name in names]
     for num_done, (position, result) in enumerate(reading, start=1):
         found[position] = result
@@ -119,19 +121,23 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _here(paths: Sequence[Path], names: Sequence[str]) -> Iterator[tuple[int, RankSummaries | FileError]]:
+def _here(
+    paths: Sequence[Path], names: Sequence[str], parser: Parser
+) -> Iterator[tuple[int, RankSummaries | FileError]]:
     for position, (path, name) in enumerate(zip(paths, names, strict=True)):
-        yield position, _summarize_file(path, name)
+        yield position, _summarize_file(path, name, parser)
 
 
 def _in_processes(
-    paths: Sequence[Path], names: Sequence[str], num_jobs: int
+    paths: Sequence[Path], names: Sequence[str], num_jobs: int, parser: Parser
 ) -> Iterator[tuple[int, RankSummaries | FileError]]:
     """Read files side by side, the largest first; a file that was being read when a process died is tried alone."""
     left = set(range(len(paths)))
     order = sorted(left, key=lambda position: -_size(paths[position]))
     with _pool(num_jobs) as pool:
-        futures = {pool.submit(_summarize_file, paths[position], names[position]): position for position in order}
+        futures = {
+            pool.submit(_summarize_file, paths[position], names[position], parser): position for position in order
+        }
         for future in as_completed(futures):
             try:
                 result = future.result()
@@ -140,13 +146,13 @@ def _in_processes(
             left.remove(futures[future])
             yield futures[future], result
     for position in sorted(left):
-        yield position, _alone(paths[position], names[position])
+        yield position, _alone(paths[position], names[position], parser)
 
 
-def _alone(path: Path, name: str) -> RankSummaries | FileError:
+def _alone(path: Path, name: str, parser: Parser) -> RankSummaries | FileError:
     with _pool(1) as pool:
         try:
-            return pool.submit(_summarize_file, path, name).result()
+            return pool.submit(_summarize_file, path, name, parser).result()
         except BrokenProcessPool:
             return FileError(name, f"{name}: the process that read it was ended, maybe for lack of memory")
 
@@ -161,8 +167,10 @@ def _pool(num_jobs: int) -> ProcessPoolExecutor:
     )
 
 
-def _summarize_file(path: Path, name: str) -> RankSummaries | FileError:
+def _summarize_file(path: Path, name: str, parser: Parser) -> RankSummaries | FileError:
     try:
+        if parser != "timeline":
+            return summarizer(parser)(path, name)
         trace = read(path)
         return summaries_of(trace, file=name, rank=trace.metadata.rank)
     except TraceError as error:

@@ -65,9 +65,10 @@ class _ExactEvent(msgspec.Struct, gc=False):
     args: _Args | None = None
 
 
-_AnyEvent = _Event | _ExactEvent
-_decode_fast: Callable[[bytes], Sequence[_AnyEvent]] = msgspec.json.Decoder(list[_Event]).decode
-_decode_exact: Callable[[bytes], Sequence[_AnyEvent]] = msgspec.json.Decoder(list[_ExactEvent]).decode
+AnyEvent = _Event | _ExactEvent
+Witness = Callable[[Sequence[AnyEvent]], None]
+_decode_fast: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_Event]).decode
+_decode_exact: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_ExactEvent]).decode
 
 
 @dataclass(slots=True)
@@ -114,13 +115,15 @@ def column(values: array[int]) -> NDArray[Any]:
     return np.frombuffer(values, dtype=values.typecode) if len(values) else np.empty(0, dtype=values.typecode)
 
 
-def read(path: Path) -> Trace:
+def read(path: Path, witness: Witness | None = None) -> Trace:
     """Read a trace file, plain or gzip, as far as it can be read; what is lost is counted and told in `warnings`.
+
+    `witness` sees every event that could be read, block by block.
 
     Raises:
         TraceError: nothing in the file can be read.
     """
-    reader = Reader(Trace(path.name))
+    reader = Reader(Trace(path.name), witness)
     try:
         for block in blocks(path, reader.trace.warnings.append):
             if not reader.feed(block):
@@ -133,8 +136,9 @@ def read(path: Path) -> Trace:
 class Reader:
     """Takes blocks of bytes, in order, and fills a Trace."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, witness: Witness | None = None) -> None:
         self.trace = trace
+        self._witness = witness
         self._rest = b""
         self._tail = b""
         self._in_events = False
@@ -231,7 +235,7 @@ class Reader:
             self._decode = _decode_exact
             self._take(piece)
 
-    def _decoded(self, piece: bytes) -> Sequence[_AnyEvent] | None:
+    def _decoded(self, piece: bytes) -> Sequence[AnyEvent] | None:
         try:
             return self._decode(b"[" + piece + b"]")
         except _UNDECODABLE:
@@ -250,9 +254,9 @@ class Reader:
             self._rest = rest + b"," + self._rest
             self._drop_endless_event()
 
-    def _keep(self, events: Sequence[_AnyEvent]) -> None:
+    def _keep(self, events: Sequence[AnyEvent]) -> None:
         """Keep what is needed of decoded events; nothing is kept when InexactError is raised."""
-        wanted: list[tuple[Category, _AnyEvent]] = []
+        wanted: list[tuple[Category, AnyEvent]] = []
         find = CATEGORIES.get
         for event in events:
             category = find(event.cat)
@@ -261,13 +265,15 @@ class Reader:
             if event.ph == "X" if category < Category.RANGE else self._wants_cpu_row(category, event):
                 wanted.append((category, event))
         if wanted:
-            start_ns = many_to_ns([_plain(event.ts) for _, event in wanted])
-            duration_ns = many_to_ns([_plain(event.dur) for _, event in wanted])
+            start_ns = many_to_ns([plain(event.ts) for _, event in wanted])
+            duration_ns = many_to_ns([plain(event.dur) for _, event in wanted])
             self._store(wanted, start_ns, duration_ns)
+        if self._witness is not None:
+            self._witness(events)
         is_trace = self.trace.num_events > 0
         self.trace.num_events += len(events) if is_trace else sum(event.ph is not None for event in events)
 
-    def _wants_cpu_row(self, category: Category, event: _AnyEvent) -> bool:
+    def _wants_cpu_row(self, category: Category, event: AnyEvent) -> bool:
         """Look at a row of the CPU; True for a profiler step, which is kept with its times."""
         name = event.name or ""
         if category is Category.INSTANT:
@@ -283,7 +289,7 @@ class Reader:
             self.trace.peak_memory_bytes = max(self.trace.peak_memory_bytes or 0, args.total_allocated)
 
     def _store(
-        self, wanted: Sequence[tuple[Category, _AnyEvent]], start_ns: Nanoseconds, duration_ns: Nanoseconds
+        self, wanted: Sequence[tuple[Category, AnyEvent]], start_ns: Nanoseconds, duration_ns: Nanoseconds
     ) -> None:
         trace, gpu, launches = self.trace, self.trace.events, self.trace.launches
         end_ns = start_ns + duration_ns
@@ -325,7 +331,7 @@ class Reader:
                 self.trace.names.append(key[1])
         return found
 
-    def _device(self, event: _AnyEvent) -> int:
+    def _device(self, event: AnyEvent) -> int:
         device = event.args.device if event.args is not None else None
         if not isinstance(device, int):
             device = event.pid if isinstance(event.pid, int) else None
@@ -343,7 +349,7 @@ def _last_boundary(buffer: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Give an undecoded value as its text."""
     return bytes(value) if isinstance(value, msgspec.Raw) else value
 

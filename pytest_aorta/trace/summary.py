@@ -13,10 +13,13 @@ from pytest_aorta.trace.timeline import Breakdown, Timeline, break_down, host_wa
 
 VERSION = 1
 
-Source = Literal["timeline", "cpu-steps"]
+Source = Literal["timeline", "cpu-steps", "tracelens", "excel", "basic"]
 LABELS: dict[Source, str] = {
     "timeline": "Timeline of raw traces",
     "cpu-steps": "CPU steps of raw traces (no GPU events)",
+    "tracelens": "TraceLens on raw traces (basic-scan fallback possible per rank)",
+    "excel": "Aorta TraceLens Excel reports",
+    "basic": "Basic raw-trace scan",
 }
 
 

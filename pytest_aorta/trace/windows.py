@@ -34,8 +34,12 @@ def why_no_windows(files: Sequence[RankSummaries]) -> str:
         one, other = earlier[0], later[0]
         pair = f"rank {one.rank} has several traces, and of {one.file} and {other.file}"
         expected = "expected one file a rank, or the windows of one profile"
-        if one.source != other.source:
+        if {one.source, other.source} == {"timeline", "cpu-steps"}:
             return f"{pair} only one has GPU events; {expected}: leave the files of one run in the folder"
+        if one.source != other.source:
+            return f"{pair} one was read by {one.label}, one by {other.label}; {expected}"
+        if one.source == "excel":
+            return f"rank {one.rank} has several reports, among them {one.file} and {other.file}; expected one a rank"
         if other.start_ns < max(window.end_ns for window in earlier):
             return f"{pair} each covers a part of the same time; {expected}: leave one of them in the folder"
     return ""
