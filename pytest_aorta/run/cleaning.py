@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
-from pytest_aorta.config.settings import restore
-from pytest_aorta.errors import AortaError
+from pytest_aorta.config.settings import Settings, restore
+from pytest_aorta.errors import AortaError, ConfigError
 from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.run.folder import RunFolder
-from pytest_aorta.run.hosts import fleet_of
+from pytest_aorta.run.hosts import fleet_of, not_in_this_version
+from pytest_aorta.run.machine import hostname
 from pytest_aorta.run.record import RecordKeeper, RunRecord
 
 REAP_SECONDS = 60
+REMOVE_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,41 +26,142 @@ class Cleaned:
     problems: tuple[str, ...]
 
 
+def is_left_over(record: RunRecord) -> bool:
+    """Tell whether a run needs cleaning and may be cleaned without being named.
+
+    A run on this machine's own hosts that another machine began can only be cleaned there.
+    """
+    if record.presence == "finished":
+        return bool(record.uncleaned) and (record.is_here or not _is_local(record))
+    return record.presence == "abandoned"
+
+
+def why_not(record: RunRecord, *, named: bool, force: bool) -> str:
+    """Say why a run must not be cleaned now, or give nothing. `named`: the user gave its id, not `last` or --all."""
+    if record.presence == "running":
+        return f"run {record.run_id} is running now (pid {record.pid}); stop that pytest first"
+    if record.presence == "elsewhere" and not (named and force):
+        return (
+            f"run {record.run_id} was {record.remark}; clean it there, or, when that pytest is certainly gone, with "
+            f"`aorta clean {record.run_id} --force`"
+        )
+    return ""
+
+
 def clean(folder: RunFolder, record: RunRecord) -> Cleaned:
     """End recorded process groups (by pid and start time) and remove the work folders of a run on every host.
 
-    A record that was never closed is closed as interrupted, unless a host could not be cleaned.
+    A record that was never closed is closed as interrupted, unless a host could not be cleaned; a record that names
+    anything but this run's own folders is refused before anything is touched.
 
     Raises:
         ConfigError: the record's configuration is damaged, or this version cannot reach the hosts.
     """
+    if foreign := _foreign(folder, record):
+        return Cleaned((), (foreign,))
+    keeper = RecordKeeper(folder, record)
     done: list[str] = []
     problems: list[str] = []
+    left: set[str] = set()
     if record.hosts:
-        _clean_hosts(folder, record, done, problems)
+        left = _Cleaning(record, done, problems).hosts(_reachable(record))
+    record.uncleaned = tuple(host for host in record.hosts if host in left)
     if record.finished is None and not problems:
-        keeper = RecordKeeper(folder, record)
-        keeper.close("interrupted", f"abandoned: the pytest that ran it (pid {record.pid}) is gone; cleaned up later")
+        whose = f"pid {record.pid}" + ("" if record.is_here else f" on {record.machine}, by the word of {hostname()}")
+        keeper.close("interrupted", f"abandoned: the pytest that ran it ({whose}) is gone; cleaned up later")
         done.append("record closed as interrupted")
+    elif record.finished is not None:
+        keeper.write()
     return Cleaned(tuple(done), tuple(problems))
 
 
-def _clean_hosts(folder: RunFolder, record: RunRecord, done: list[str], problems: list[str]) -> None:
-    fleet = fleet_of(restore(record.config))
-    try:
-        fleet.open({host: f"{entry.state_dir}.clean" for host, entry in record.hosts.items()})
-        reaped = fleet.perform(
-            {host: Ask("reap", {"path": e.state_dir}, timeout_s=REAP_SECONDS) for host, e in record.hosts.items()}
+def _is_local(record: RunRecord) -> bool:
+    cluster = record.config.get("cluster")
+    return not isinstance(cluster, dict) or cluster.get("transport") == "local"
+
+
+def _foreign(folder: RunFolder, record: RunRecord) -> str:
+    """Say what a record names that is not this run's own, or give nothing."""
+    if record.run_id != folder.run_id:
+        return (
+            f"run.json is that of run {record.run_id!r}, but lies in a folder named {folder.run_id!r}; nothing was "
+            "touched; give the folder its own name again"
         )
-        for host, answer in reaped.items():
-            ended = answer.get("ended", [])
-            done.append(f"{host}: {len(ended)} processes ended" if ended else f"{host}: no process was left")
-        removed = fleet.perform(
-            {host: Ask("remove", {"path": e.work_dir}, timeout_s=120) for host, e in record.hosts.items()}
+    for host, entry in record.hosts.items():
+        names = (record.run_id, f"{record.run_id}-{host}")
+        work, state = PurePosixPath(entry.work_dir).name, PurePosixPath(entry.state_dir).name
+        if work not in names or state != f"{work}.node":
+            return (
+                f"run.json names the folders {entry.work_dir!r} and {entry.state_dir!r} on {host}, expected names "
+                f"{names[0]} and {names[0]}.node; nothing was touched; look at {folder.record}"
+            )
+    return ""
+
+
+def _reachable(record: RunRecord) -> Settings:
+    settings = restore(record.config)
+    faults = [fault for fault in not_in_this_version(settings) if fault.where.startswith("cluster")]
+    unknown = [host for host in record.hosts if host not in {known.name for known in settings.hosts}]
+    if faults:
+        raise ConfigError(faults)
+    if unknown:
+        raise ConfigError(f"{', '.join(unknown)}: not among the hosts of the record's own configuration")
+    return settings
+
+
+class _Cleaning:
+    """The work on the hosts; each host is tried whatever became of the others."""
+
+    def __init__(self, record: RunRecord, done: list[str], problems: list[str]) -> None:
+        self._record = record
+        self._done = done
+        self._problems = problems
+
+    def hosts(self, settings: Settings) -> set[str]:
+        """Clean every recorded host; give those that could not be."""
+        fleet = fleet_of(settings)
+        left = set(self._record.hosts)
+        try:
+            fleet.open({host: f"{entry.state_dir}.clean" for host, entry in self._record.hosts.items()})
+            left -= self._remove(fleet, self._end(fleet))
+        except AortaError as error:
+            self._problems.append(str(error))
+        try:
+            fleet.close()
+        except AortaError as error:
+            self._problems.append(str(error))
+        return left
+
+    def _end(self, fleet: Fleet) -> list[str]:
+        """End the processes; give the hosts on which none is left."""
+        answers = fleet.perform(
+            {h: Ask("reap", {"path": e.state_dir}, timeout_s=REAP_SECONDS) for h, e in self._record.hosts.items()}
         )
-        done += [f"{host}: {record.hosts[host].work_dir} removed" for host, a in removed.items() if a.get("removed")]
-        problems += [str(error) for answers in (reaped, removed) for error in answers.failed.values()]
-    except AortaError as error:
-        problems.append(str(error))
-    finally:
-        fleet.close()
+        ended = []
+        for host, answer in answers.items():
+            count = len(answer.get("ended", []))
+            self._done.append(f"{host}: {count} processes ended" if count else f"{host}: no process was left")
+            if answer.get("left"):
+                self._problems.append(f"{host}: processes {answer['left']} would not end; its work folder stays")
+            else:
+                ended.append(host)
+        self._problems += [str(error) for error in answers.failed.values()]
+        return ended
+
+    def _remove(self, fleet: Fleet, hosts: list[str]) -> set[str]:
+        """Remove the work folders; give the hosts on which none is left."""
+        work_dirs = {host: self._record.hosts[host].work_dir for host in hosts}
+        answers = fleet.perform(
+            {host: Ask("remove", {"path": path}, timeout_s=REMOVE_SECONDS) for host, path in work_dirs.items()}
+        )
+        self._problems += [str(error) for error in answers.failed.values()]
+        gone = set()
+        for host, answer in answers.items():
+            if answer.get("removed"):
+                self._done.append(f"{host}: {work_dirs[host]} removed")
+            if answer.get("removed") or self._record.is_here or not _is_local(self._record):
+                gone.add(host)
+            else:
+                where = f"no {work_dirs[host]} on {hostname()}"
+                self._done.append(f"{host}: {where}; it may still lie on {self._record.machine}")
+        return gone

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.engine import Engine
-from pytest_aorta.errors import AortaError, StageError
+from pytest_aorta.errors import AortaError, FleetError, HostError, StageError
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
 from pytest_aorta.run.folder import RunFolder
@@ -130,4 +130,11 @@ class RunContext:
                 except (AortaError, OSError) as error:
                     log.warning("teardown: %s: %s", what, error)
                     problems.append(f"{what}: {error}")
+                    self.record.not_cleaned(_hosts_of(error))
         return done, problems
+
+
+def _hosts_of(error: Exception) -> tuple[str, ...]:
+    if isinstance(error, FleetError):
+        return tuple(error.by_host)
+    return (error.host,) if isinstance(error, HostError) else ()

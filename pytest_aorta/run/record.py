@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -15,11 +15,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pytest_aorta.checks import Check
 from pytest_aorta.errors import ConfigError
 from pytest_aorta.run.folder import RunFolder, read_regular
+from pytest_aorta.run.machine import Machine, hostname, is_here, start_ticks, this_machine
 from pytest_aorta.run.products import Product, revive
 
 Outcome = Literal["passed", "failed", "skipped", "interrupted"]
 Verdict = Literal["passed", "failed", "could_not_measure", "interrupted"]
 FailureKind = Literal["measured", "unmeasured"]
+Presence = Literal["finished", "running", "abandoned", "elsewhere"]
 
 
 class StageRecord(BaseModel):
@@ -73,6 +75,7 @@ class RunRecord(BaseModel):
     pid: int
     pid_start_ticks: int
     machine: str
+    machine_ids: Machine = Machine()
     started_in: str
     config: dict[str, Any]
     inputs: dict[str, str] = {}
@@ -81,19 +84,40 @@ class RunRecord(BaseModel):
     stages: dict[str, StageRecord] = {}
     products: dict[str, dict[str, Any]] = {}
     closing: tuple[str, ...] = ()
+    uncleaned: tuple[str, ...] = ()
     judgements: tuple[Judgement, ...] = ()
 
     @property
-    def abandoned(self) -> bool:
-        """Tell whether the run was never closed although its pytest is gone (or on another machine)."""
+    def is_here(self) -> bool:
+        """Tell whether this machine ran the run's pytest, so that what it said of its processes can be checked."""
+        return is_here(self.machine, self.machine_ids)
+
+    @property
+    def presence(self) -> Presence:
+        """Tell whether the run was closed; if not, whether its pytest runs, is gone, or cannot be seen from here."""
         if self.finished is not None:
-            return False
-        return self.machine != platform.node() or start_ticks(self.pid) != self.pid_start_ticks
+            return "finished"
+        if not self.is_here:
+            return "elsewhere"
+        return "running" if start_ticks(self.pid) == self.pid_start_ticks else "abandoned"
 
     @property
     def state(self) -> str:
-        """The verdict, or `running`, or `abandoned`."""
-        return self.verdict or ("abandoned" if self.abandoned else "running")
+        """The verdict, or `running`, `abandoned`, or `elsewhere`."""
+        presence = self.presence
+        return self.verdict or "closed" if presence == "finished" else presence
+
+    @property
+    def remark(self) -> str:
+        """What a person should know of a run that left something behind or may still run; else empty."""
+        if self.presence == "elsewhere":
+            return (
+                f"begun on {self.machine} as pid {self.pid} and never closed; from {hostname()} it cannot be seen "
+                "whether that still runs"
+            )
+        if self.uncleaned:
+            return f"not cleaned up on {', '.join(self.uncleaned)}; run `aorta clean {self.run_id}`"
+        return ""
 
     def product(self, kind: type[Product]) -> Product | None:
         """Take up a stored product.
@@ -138,7 +162,8 @@ class RecordKeeper:
                 created=now(),
                 pid=os.getpid(),
                 pid_start_ticks=start_ticks(os.getpid()),
-                machine=platform.node(),
+                machine=hostname(),
+                machine_ids=this_machine(),
                 started_in=str(Path.cwd()),
                 config=config,
                 inputs=inputs,
@@ -164,9 +189,20 @@ class RecordKeeper:
         self.document.hosts = hosts
         self.write()
 
+    def not_cleaned(self, hosts: Collection[str]) -> None:
+        """Note which hosts a clean-up failed on; none named: any of them. `aorta clean` takes the run up for these.
+
+        Nothing is written yet: cleaning up must go on whatever the disk says.
+        """
+        known = self.document.hosts
+        named = {*self.document.uncleaned, *(hosts or known)}
+        self.document.uncleaned = tuple(host for host in known if host in named)
+
     def closed(self, done: tuple[str, ...], problems: tuple[str, ...]) -> None:
         """Note what the session's end undid because no teardown stage had, and what it could not."""
         self.document.closing = (*done, *(f"could not be undone: {problem}" for problem in problems))
+        if problems and not self.document.uncleaned:
+            self.not_cleaned(())
 
     def close(self, verdict: Verdict, sentence: str) -> None:
         """Close the record."""
@@ -196,6 +232,12 @@ class JudgementKeeper(RecordKeeper):
     def hosts(self, hosts: dict[str, HostRecord]) -> None:
         """Leave the run's hosts alone."""
 
+    def not_cleaned(self, hosts: Collection[str]) -> None:
+        """Leave it alone: a later judging has nothing on any host."""
+
+    def closed(self, done: tuple[str, ...], problems: tuple[str, ...]) -> None:
+        """Leave alone how the run's own session ended."""
+
 
 def read(folder: RunFolder) -> RunRecord:
     """Read a run's record.
@@ -208,7 +250,17 @@ def read(folder: RunFolder) -> RunRecord:
     except OSError as error:
         raise ConfigError(f"{folder.path} is no run folder: run.json cannot be read ({error.strerror})") from error
     except (ValueError, ValidationError) as error:
-        raise ConfigError(f"{folder.record} is damaged: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"{folder.record} is damaged: {_first_fault(error)}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{folder.record} is damaged: nested too deeply") from error
+
+
+def is_run_folder(path: str | Path) -> bool:
+    """Tell whether a run's record lies in a folder; a path that no folder can have, as one too long, is none."""
+    try:
+        return (Path(path) / "run.json").is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def find_runs(output_dir: Path) -> list[RunFolder]:
@@ -221,17 +273,13 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def start_ticks(pid: int) -> int:
-    """Give a process's start in clock ticks since boot, 0 when there is none: a pid with it is never mistaken.
-
-    Source: proc_pid_stat(5), field 22.
-    """
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
 def seconds_since(start: float) -> float:
     """Give the seconds since a `time.monotonic()`, to the millisecond."""
     return round(time.monotonic() - start, 3)
+
+
+def _first_fault(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the document'}: {first['msg']}"[:400]

@@ -1,0 +1,248 @@
+"""Cleaning: what a run left is taken away, what may be somebody else's is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_aorta.cli_runs import clean, runs
+from pytest_aorta.config.load import load
+from pytest_aorta.errors import ConfigError
+from pytest_aorta.node.files import prepare
+from pytest_aorta.run.folder import RunFolder, new_run_id
+from pytest_aorta.run.record import HostRecord, JudgementKeeper, RecordKeeper, is_run_folder, read
+
+GONE_PID = 2**22 + 1  # above the highest pid there can be
+CONFIG = {"schema_version": 1, "gpus_per_node": 1, "enforce_thresholds": False}
+
+
+@dataclass
+class Left:
+    """A run that was never closed and whose pytest is gone, with its work folder on this machine."""
+
+    keeper: RecordKeeper
+    work: Path
+
+    @property
+    def run_id(self) -> str:
+        return self.keeper.folder.run_id
+
+    def change(self, **fields: Any) -> None:
+        path = self.keeper.folder.record
+        path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **fields}), "utf-8")
+
+    def elsewhere(self) -> None:
+        ids = {"boot_id": "another", "pid_namespace": "pid:[1]", "identity": "other"}
+        self.change(machine="node7", pid=4711, machine_ids=ids)
+
+
+@pytest.fixture
+def leave(tmp_path: Path) -> Callable[[], Left]:
+    def make() -> Left:
+        settings = load(tmp_path / "c.json", config_text=CONFIG, cwd=tmp_path)
+        folder = RunFolder.create(tmp_path / "results", new_run_id())
+        keeper = RecordKeeper.begin(
+            folder, suite="single", plan=(), config=settings.document(), inputs={}, environment={}
+        )
+        work = tmp_path / "work" / folder.run_id
+        prepare(str(work))
+        keeper.hosts({settings.head.name: HostRecord(work_dir=str(work), state_dir=f"{work}.node")})
+        left = Left(keeper, work)
+        left.change(pid=GONE_PID)
+        return left
+
+    return make
+
+
+@pytest.fixture
+def aorta(tmp_path: Path) -> Callable[..., Result]:
+    def call(command: Any, *arguments: str) -> Result:
+        places = ["--output", str(tmp_path / "results")] if arguments[:1] != ("list",) else []
+        return CliRunner().invoke(command, [*arguments, *places])
+
+    return call
+
+
+Leave = Callable[[], Left]
+Aorta = Callable[..., Result]
+
+
+def closed(left: Left) -> bool:
+    return read(left.keeper.folder).finished is not None
+
+
+def test_an_abandoned_run_is_cleaned_and_closed(leave: Leave, aorta: Aorta) -> None:
+    left = leave()
+    result = aorta(clean)
+    assert result.exit_code == 0, result.output
+    assert not left.work.exists()
+    assert read(left.keeper.folder).verdict == "interrupted"
+    assert "nothing to clean" in aorta(clean).output
+
+
+@pytest.mark.parametrize("arguments", [(), ("--all",)])
+def test_a_run_of_another_machine_is_left_alone(leave: Leave, aorta: Aorta, arguments: tuple[str, ...]) -> None:
+    left = leave()
+    left.elsewhere()
+    result = aorta(clean, *arguments)
+    assert result.exit_code == 0
+    assert f"{left.run_id} (elsewhere): left alone" in result.output
+    assert "begun on node7 as pid 4711" in result.output
+    assert left.work.exists()
+    assert not closed(left)
+
+
+def test_a_run_of_another_machine_needs_its_id_and_force(leave: Leave, aorta: Aorta) -> None:
+    left = leave()
+    left.elsewhere()
+    refused = aorta(clean, left.run_id)
+    assert isinstance(refused.exception, ConfigError)
+    assert "begun on node7 as pid 4711" in str(refused.exception)
+    assert f"aorta clean {left.run_id} --force" in str(refused.exception)
+    assert isinstance(aorta(clean, "--all", "--force").exception, ConfigError)
+    assert left.work.exists()
+    result = aorta(clean, left.run_id, "--force")
+    assert result.exit_code == 0, result.output
+    assert not left.work.exists()
+    assert "on node7" in read(left.keeper.folder).sentence
+
+
+def test_a_run_of_another_machine_is_listed_as_such(leave: Leave, tmp_path: Path) -> None:
+    left = leave()
+    left.elsewhere()
+    result = CliRunner().invoke(runs, ["list", "--output", str(tmp_path / "results")])
+    assert f"{left.run_id}  elsewhere" in result.output
+    assert "begun on node7 as pid 4711" in result.output
+
+
+def test_a_change_of_the_hostname_hides_nothing(leave: Leave) -> None:
+    left = leave()
+    left.change(machine="renamed")
+    assert read(left.keeper.folder).presence == "abandoned"
+    left.change(pid=left.keeper.document.pid)
+    assert read(left.keeper.folder).presence == "running"
+
+
+def test_the_same_name_in_another_boot_or_container_is_not_this_machine(leave: Leave) -> None:
+    left = leave()
+    ids = left.keeper.document.machine_ids.model_dump()
+    left.change(machine_ids={**ids, "boot_id": "another", "identity": "other"})
+    assert read(left.keeper.folder).presence == "elsewhere"
+    left.change(machine_ids={**ids, "pid_namespace": "pid:[1]"})
+    assert read(left.keeper.folder).presence == "elsewhere"
+    if ids["identity"]:
+        left.change(machine_ids={**ids, "boot_id": "before the reboot"})
+        assert read(left.keeper.folder).presence == "abandoned"
+
+
+@pytest.mark.parametrize("field", ["work_dir", "state_dir"])
+def test_a_record_that_names_another_runs_folders_is_refused(leave: Leave, aorta: Aorta, field: str) -> None:
+    left, victim = leave(), leave()
+    victim.change(finished="now", verdict="passed")
+    (host,) = left.keeper.document.hosts
+    own, other = (run.keeper.document.hosts[host].model_dump() for run in (left, victim))
+    left.change(hosts={host: {**own, field: other[field]}})
+    for arguments in ((), (left.run_id,), ("--all",)):
+        result = aorta(clean, *arguments)
+        assert result.exit_code == 1
+        assert "nothing was touched" in result.output
+        assert left.work.exists()
+        if arguments != ("--all",):
+            assert victim.work.exists()
+    assert not closed(left)
+
+
+def test_a_record_of_another_run_in_this_folder_is_refused(leave: Leave, aorta: Aorta) -> None:
+    left, victim = leave(), leave()
+    victim.change(finished="now", verdict="passed")
+    text = victim.keeper.folder.record.read_text("utf-8")
+    left.keeper.folder.record.write_text(text, "utf-8")
+    result = aorta(clean, str(left.keeper.folder.path))
+    assert result.exit_code == 1
+    assert f"lies in a folder named '{left.run_id}'" in result.output
+    assert victim.work.exists()
+
+
+def test_a_run_whose_teardown_failed_is_taken_up_again(leave: Leave, aorta: Aorta) -> None:
+    left = leave()
+    left.keeper.closed((), ("work folders removed: node-a: its node program ended",))
+    left.keeper.close("failed", "it went wrong")
+    assert f"run `aorta clean {left.run_id}`" in read(left.keeper.folder).remark
+    result = aorta(clean)
+    assert result.exit_code == 0, result.output
+    assert not left.work.exists()
+    record = read(left.keeper.folder)
+    assert (record.uncleaned, record.verdict, record.sentence) == ((), "failed", "it went wrong")
+    assert "nothing to clean" in aorta(clean).output
+
+
+def test_only_the_hosts_that_failed_are_noted(leave: Leave) -> None:
+    keeper = leave().keeper
+    (entry,) = keeper.document.hosts.values()
+    keeper.hosts({"a": entry, "b": entry, "c": entry})
+    keeper.not_cleaned(("b", "stranger"))
+    keeper.not_cleaned(("a",))
+    assert keeper.document.uncleaned == ("a", "b")
+    keeper.closed((), ("it is known already",))
+    assert keeper.document.uncleaned == ("a", "b")
+
+
+def test_what_cannot_be_removed_stays_noted(leave: Leave, aorta: Aorta) -> None:
+    left = leave()
+    (left.work / ".aorta-work").unlink()
+    left.change(finished="now", verdict="failed", uncleaned=list(left.keeper.document.hosts))
+    for _ in range(2):
+        result = aorta(clean)
+        assert result.exit_code == 1
+        assert "could not be cleaned" in result.output
+    assert left.work.exists()
+
+
+def test_a_later_judging_leaves_the_end_of_the_run_as_it_was(leave: Leave) -> None:
+    left = leave()
+    left.keeper.closed(("stopped",), ("not removed",))
+    kept = (left.keeper.document.closing, left.keeper.document.uncleaned)
+    judging = JudgementKeeper(left.keeper.folder, left.keeper.document)
+    judging.closed((), ())
+    judging.not_cleaned(())
+    assert (judging.document.closing, judging.document.uncleaned) == kept
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "\xff", "[" * 100_000, '{"run_id": 1}', '{"pid": ' + "9" * 5000 + "}", None]
+)
+def test_a_damaged_record_does_not_stop_the_others(
+    leave: Leave, aorta: Aorta, tmp_path: Path, content: str | None
+) -> None:
+    left = leave()
+    damaged = tmp_path / "results" / "000-damaged"
+    damaged.mkdir()
+    if content is None:
+        (damaged / "run.json").mkdir()
+    else:
+        (damaged / "run.json").write_text(content, "latin-1")
+    result = aorta(clean, "--all")
+    assert result.exit_code == 1
+    assert "000-damaged: left alone: " in result.stderr
+    assert not left.work.exists()
+
+
+def test_a_record_with_a_foreign_configuration_does_not_stop_the_others(leave: Leave, aorta: Aorta) -> None:
+    strange, left = leave(), leave()
+    strange.change(config={})
+    result = aorta(clean)
+    assert result.exit_code == 1
+    assert "could not be cleaned: run.json: config.schema_version" in result.output
+    assert strange.work.exists()
+    assert not left.work.exists()
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "/proc/self/mem", ""])
+def test_a_path_that_no_folder_can_have_is_no_run(name: str) -> None:
+    assert not is_run_folder(name)
