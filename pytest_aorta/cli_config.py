@@ -15,6 +15,7 @@ from pytest_aorta.config.shipped import shipped, shipped_configs, shipped_thresh
 from pytest_aorta.errors import AortaError
 from pytest_aorta.run.hosts import not_in_this_version
 from pytest_aorta.stages.measures import unknown_metrics
+from pytest_aorta.stages.source import unusable_parser
 
 _WIDTH = 54
 
@@ -90,7 +91,7 @@ def check(file: Path, cluster: Path | None, thresholds: Path | None, sets: tuple
         raise _Refused(str(error)) from error
     for warning in settings.warnings:
         click.echo(f"aorta config: warning: {warning}", err=True)
-    for fault in not_in_this_version(settings):
+    for fault in (*not_in_this_version(settings), *unusable_parser(settings)):
         click.echo(f"aorta config: warning: a run will be refused: {fault}", err=True)
     if faults := list(unknown_metrics(settings)):
         raise _Refused("\n".join(f"{file}: {fault}" for fault in faults))

@@ -13,8 +13,6 @@ from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.local import LocalTransport
 from pytest_aorta.run.evidence import CHECKS
 
-PARSERS = ("auto", "timeline")
-
 
 def fleet_of(settings: Settings) -> Fleet:
     """Make the fleet that a configuration asks for; nothing is started."""
@@ -37,9 +35,6 @@ def not_in_this_version(settings: Settings) -> Iterator[Fault]:
     if settings.uses_container and config.container is not None:
         absent = f"{config.container.runtime.name} is not in this version"
         yield Fault("container.runtime.name", f"{absent}; without `container` all runs on the host itself")
-    if config.analysis.parser not in PARSERS:
-        absent = f"{config.analysis.parser} is not in this version"
-        yield Fault("analysis.parser", f"{absent}; use one of {', '.join(PARSERS)}")
     for name in config.evidence:
         if name not in CHECKS:
             near = difflib.get_close_matches(name, CHECKS, n=1)

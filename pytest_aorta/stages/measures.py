@@ -40,8 +40,8 @@ def unknown_metrics(settings: Settings) -> Iterator[Fault]:
 
 def _of_traces(ranks: Sequence[RankSummary]) -> dict[str, Metric]:
     source = " + ".join(sorted({rank.label for rank in ranks}))
-    counts = {rank.num_profiled_steps for rank in ranks}
-    num_steps = str(counts.pop()) if len(counts) == 1 else "a differing number of"
+    counts = {rank.num_profiled_steps for rank in ranks if rank.source != "excel"}
+    num_steps = str(counts.pop()) if len(counts) == 1 else "a differing number of" if counts else "an unknown number of"
     whole = f"{source}; whole trace, {num_steps} profiled steps"
     return {
         name: Metric(

@@ -15,8 +15,9 @@ from pytest_aorta.run.products import Artifacts, RankRow, Result
 from pytest_aorta.stages.collect import Layout
 from pytest_aorta.stages.measures import collect_metrics
 from pytest_aorta.stages.search import is_trace
+from pytest_aorta.stages.source import read_ranks
 from pytest_aorta.trace.metrics import shares
-from pytest_aorta.trace.ranks import Summaries, summarize
+from pytest_aorta.trace.ranks import Summaries
 from pytest_aorta.trace.step_log import StepLog, read_step_logs
 from pytest_aorta.trace.summary import RankSummary
 
@@ -30,7 +31,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
     if artifacts.torch_traces is None:
         raise StageError("no traces were collected; look at test_collect_traces")
     root = run.folder.path / artifacts.torch_traces
-    summaries = summarize(root, _traces(run.settings, root, artifacts.layout), on_progress=_progress(run))
+    summaries, notes = read_ranks(run, root, _traces(run.settings, root, artifacts.layout), _progress(run))
     for error in summaries.errors:
         log.warning("%s: %s", error.file, error.error)
     if not summaries.ranks:
@@ -53,14 +54,14 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
     warnings = [f"{rank.file}: {text}" for rank in summaries.ranks for text in rank.warnings]
     lost = [f"{rank.file}: {rank.events_lost} events lost" for rank in summaries.ranks if rank.events_lost]
     labels = sorted({rank.label for rank in summaries.ranks})
-    steps = {rank.num_profiled_steps for rank in summaries.ranks}
+    steps = {rank.num_profiled_steps for rank in summaries.ranks if rank.source != "excel"}
     return Result(
         source=" + ".join(labels),
         num_profiled_steps=steps.pop() if len(steps) == 1 else None,
         ranks=tuple(_row(rank) for rank in summaries.ranks),
         missing_ranks=tuple(sorted(missing)),
         checks=checks,
-        notes=(*warnings, *lost),
+        notes=(*notes, *warnings, *lost),
     )
 
 
@@ -158,7 +159,7 @@ def _without_communication(settings: Settings, summaries: Summaries) -> Iterator
 
 
 def _without_gpu(artifacts: Artifacts, ranks: Sequence[RankSummary]) -> Iterator[Check]:
-    without = [rank for rank in ranks if not rank.num_gpu_events]
+    without = [rank for rank in ranks if not rank.num_gpu_events and rank.source != "excel"]
     if without and artifacts.accelerator != "cpu":
         names = ", ".join(str(rank.rank) for rank in without[:16])
         yield Check(

@@ -25,6 +25,7 @@ from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.products import stored_types
 from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, now, read
 from pytest_aorta.stages.measures import unknown_metrics
+from pytest_aorta.stages.source import unusable_parser
 from pytest_aorta.table import STAGES, stages_of
 
 DEFAULT_OUTPUT = "aorta_results"
@@ -86,6 +87,8 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
     else:
         raise ConfigError("no configuration; give --aorta-config FILE")
     faults = [*not_in_this_version(settings), *unknown_metrics(settings)]
+    if stored is None and not option.collectonly:
+        faults += unusable_parser(settings)
     if faults and not option.collectonly:
         raise ConfigError(faults)
     return Opened(settings, stored, report_dir)

@@ -76,12 +76,12 @@ def test_gate_on_a_metric_that_no_run_has(rig: Any) -> None:
 
 
 def test_unknown_evidence_and_parser(rig: Any) -> None:
-    rig.configure(evidence={"kernel_logs": "off"}, analysis={"parser": "tracelens"})
+    rig.configure(evidence={"kernel_logs": "off"}, analysis={"parser": "excel"})
 
     output = refused(rig)
 
     assert "evidence.kernel_logs: no check of this name in this version; did you mean kernel_log?" in output
-    assert "analysis.parser: tracelens is not in this version" in output
+    assert "analysis.parser: excel reads what the analysis script of a checkout writes" in output
 
 
 def test_refusal_leaves_the_last_runs_reports_alone(rig: Any) -> None:

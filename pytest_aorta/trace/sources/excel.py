@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -16,20 +15,13 @@ from openpyxl.utils.exceptions import InvalidFileException
 
 from pytest_aorta.errors import TraceError
 from pytest_aorta.trace.sources.rows import TIME_MS, TYPE, times_us
+from pytest_aorta.trace.sources.workbooks import rank_of
 from pytest_aorta.trace.summary import RankSummary
 
 SHEETS = ("gpu_timeline", "GPU Timeline")
-_REPORT = re.compile(r"perf_(?:.*ch_)?rank_?(\d{1,9})\.xlsx")
 _MAX_ROWS = 1000
 _MAX_BYTES = 1 << 30
 _UNREADABLE = (zipfile.BadZipFile, InvalidFileException, ParseError, KeyError, ValueError, TypeError, EOFError, OSError)
-
-
-def find_reports(folder: Path) -> list[Path]:
-    """Give the workbooks of single ranks in a folder (`perf_rank*.xlsx`, `perf_*ch_rank*.xlsx`) by name."""
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if _REPORT.fullmatch(path.name) and path.is_file())
 
 
 def summarize_file(path: Path, name: str) -> tuple[RankSummary, ...]:
@@ -38,14 +30,14 @@ def summarize_file(path: Path, name: str) -> tuple[RankSummary, ...]:
     Raises:
         TraceError: it cannot be read, is of no single rank, or has not the rows that are needed.
     """
-    found = _REPORT.fullmatch(path.name)
-    if found is None:
+    rank = rank_of(path)
+    if rank is None:
         raise TraceError(f"{name}: is no report of one rank; expected a name like perf_rank0.xlsx")
     times: dict[str, Any] = dict(times_us(_read_rows(path, name), name))
     total_time_us = times.pop("total_time_us")
     return (
         RankSummary(
-            rank=int(found[1]),
+            rank=rank,
             device=None,
             files=(name,),
             source="excel",

@@ -1,0 +1,83 @@
+"""The source of a run's times: analysis.parser, and for `auto` what the run has collected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import Fault, StageError
+from pytest_aorta.run.context import RunContext
+from pytest_aorta.stages.analyze import OUTPUT
+from pytest_aorta.trace.discovery import find_traces
+from pytest_aorta.trace.ranks import Progress, Summaries, summarize
+from pytest_aorta.trace.sources import tracelens
+from pytest_aorta.trace.sources.choice import why_unusable
+from pytest_aorta.trace.sources.workbooks import find_workbooks
+
+REPORTS = "individual_reports"
+
+
+def unusable_parser(settings: Settings) -> Iterator[Fault]:
+    """Give why the parser that a configuration names could not be used here."""
+    parser = settings.config.analysis.parser
+    if parser == "excel" and not _writes_reports(settings):
+        yield Fault(
+            "analysis.parser",
+            "excel reads what the analysis script of a checkout writes; set aorta_path and analysis.enable_tracelens",
+        )
+    match parser:
+        case "tracelens" | "excel" | "basic":
+            if why := why_unusable(parser):
+                yield Fault("analysis.parser", why)
+        case "auto" | "timeline":
+            return
+
+
+def read_ranks(
+    run: RunContext, root: Path, files: Sequence[Path] | None, on_progress: Progress
+) -> tuple[Summaries, tuple[str, ...]]:
+    """Summarize the ranks of a run from the source that is chosen, and say what was notable about the choice.
+
+    `files` are the traces below `root`; None lets the trace engine look for them.
+
+    Raises:
+        StageError: the Excel reports were asked for, and there is none of this run.
+    """
+    parser = run.settings.config.analysis.parser
+    traces = find_traces(root) if files is None else list(files)
+    if parser == "excel" or (parser == "auto" and len(run.settings.hosts) == 1 and _writes_reports(run.settings)):
+        folder = run.folder.analysis / OUTPUT / REPORTS
+        reports, why = _of_this_run(find_workbooks(folder), traces)
+        if parser == "auto" and reports and not why:
+            why = why_unusable("excel")
+        if reports and not why:
+            summaries = summarize(folder, reports, parser="excel", on_progress=on_progress)
+            if summaries.ranks or parser == "excel":
+                return summaries, ()
+            why = "; ".join(error.error for error in summaries.errors)
+        if parser == "excel":
+            raise StageError(f"no Excel report of this run: {why or f'none in {folder}'}; look at test_analyze")
+        return summarize(root, traces, on_progress=on_progress), _instead_of_reports(why)
+    if parser == "tracelens":
+        jobs = tracelens.num_jobs(traces)
+        found = summarize(root, traces, parser=parser, jobs=jobs, on_progress=on_progress)
+        return found, (f"TraceLens is that of {tracelens.find()}",)
+    return summarize(root, traces, parser="timeline" if parser == "auto" else parser, on_progress=on_progress), ()
+
+
+def _writes_reports(settings: Settings) -> bool:
+    analysis = settings.config.analysis
+    return settings.config.aorta_path is not None and (analysis.enable_tracelens or analysis.enable_gemm_analysis)
+
+
+def _of_this_run(reports: Sequence[Path], traces: Sequence[Path]) -> tuple[list[Path], str]:
+    """Leave out reports that are older than the traces, by the clock of their common host in whole seconds."""
+    newest_s = max((int(path.stat().st_mtime) for path in traces), default=0)
+    current = [path for path in reports if int(path.stat().st_mtime) >= newest_s]
+    old = len(reports) - len(current)
+    return current, f"{old} of {len(reports)} reports are older than the traces" if old else ""
+
+
+def _instead_of_reports(why: str) -> tuple[str, ...]:
+    return (f"the timeline of the raw traces was used, because the Excel reports could not be: {why}",) if why else ()
