@@ -7,7 +7,7 @@ import nox
 nox.options.sessions = ["pytest84", "newest"]
 nox.options.default_venv_backend = "venv"
 
-PLUGIN_TESTS = ["-m", "not torch and not gpu and not lab"]
+PLUGIN_TESTS = ["-m", "not torch and not gpu and not lab and not slow"]
 
 
 @nox.session
@@ -22,3 +22,10 @@ def newest(session: nox.Session) -> None:
     """Run the plugin's tests without torch on the newest pytest."""
     session.install(".[test]")
     session.run("python", "-m", "pytest", "-n", "auto", *PLUGIN_TESTS, *session.posargs)
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """Run the tests that take minutes or gigabytes."""
+    session.install(".[test,excel]")
+    session.run("python", "-m", "pytest", "-m", "slow", *session.posargs)
