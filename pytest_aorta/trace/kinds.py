@@ -54,6 +54,16 @@ _COMMUNICATION = re.compile(r"nccl|rccl|cross_device_reduce", re.IGNORECASE)
 _ROCM_COPY = re.compile(
     r"(MEMORY_COPY_(HOST_TO_DEVICE|DEVICE_TO_HOST|DEVICE_TO_DEVICE)|__amd_rocclr_copyBuffer(Rect)?(Aligned)?)(\.kd)?"
 )
+_OPERATIONS = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "send": "send",
+    "recv": "recv",
+}
 _DIRECTION = re.compile(r"\b([HDP]to[HDP])\b")
 _ROCM_DIRECTIONS = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD"}
 STEP = re.compile(r"ProfilerStep#(\d{1,18})")
@@ -74,6 +84,15 @@ def kind_of(category: Category, name: str) -> Kind:
 def is_collective_op(name: str) -> bool:
     """Tell whether a CPU row with this name launches a collective."""
     return name == "record_param_comms" or name.startswith(("c10d::", "nccl:", "gloo:"))
+
+
+def operation_of(name: str) -> str:
+    """Give the operation that a collective's recorded name means (`_allgather_base` is `all_gather`), else the name.
+
+    Source: the names that PyTorch's process groups record (ProcessGroupNCCL.cpp, RECORD_PARAM_COMMS_DATA).
+    """
+    letters = name.lower().replace("_", "")
+    return next((operation for start, operation in _OPERATIONS.items() if letters.startswith(start)), name)
 
 
 def direction_of(name: str) -> str:

@@ -22,6 +22,7 @@ from pytest_aorta.errors import TraceError
 from pytest_aorta.trace.blocks import blocks
 from pytest_aorta.trace.intervals import Nanoseconds
 from pytest_aorta.trace.kinds import CATEGORIES, STEP, Category, Kind, is_collective_op, kind_of
+from pytest_aorta.trace.links import Links
 from pytest_aorta.trace.numbers import InexactError, many_to_ns
 from pytest_aorta.trace.salvage import METADATA_BYTES, Metadata, Salvaged, metadata_of, replace_bare_numbers, salvage
 
@@ -65,10 +66,34 @@ class _ExactEvent(msgspec.Struct, gc=False):
     args: _Args | None = None
 
 
+class _LinkedArgs(_Args, gc=False):
+    external_id: Any = msgspec.field(default=None, name="External id")
+    grid: Any = None
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    num_elements_in: Any = msgspec.field(default=None, name="In msg nelems")
+    num_elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
+    dtype: Any = None
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    seq: Any = msgspec.field(default=None, name="Seq")
+
+
+class _LinkedEvent(_Event, gc=False):
+    args: _LinkedArgs | None = None
+
+
+class _LinkedExactEvent(_ExactEvent, gc=False):
+    args: _LinkedArgs | None = None
+
+
 AnyEvent = _Event | _ExactEvent
 Witness = Callable[[Sequence[AnyEvent]], None]
 _decode_fast: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_Event]).decode
 _decode_exact: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_ExactEvent]).decode
+_decode_linked: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_LinkedEvent]).decode
+_decode_linked_exact: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_LinkedExactEvent]).decode
+_ARGS = {field.name: field.encode_name for field in msgspec.structs.fields(_LinkedArgs)}
 
 
 @dataclass(slots=True)
@@ -108,6 +133,7 @@ class Trace:
     has_comm_ops: bool = False
     peak_memory_bytes: int | None = None
     warnings: list[str] = field(default_factory=list)
+    links: Links | None = None
 
 
 def column(values: array[int]) -> NDArray[Any]:
@@ -115,15 +141,15 @@ def column(values: array[int]) -> NDArray[Any]:
     return np.frombuffer(values, dtype=values.typecode) if len(values) else np.empty(0, dtype=values.typecode)
 
 
-def read(path: Path, witness: Witness | None = None) -> Trace:
+def read(path: Path, witness: Witness | None = None, *, with_links: bool = False) -> Trace:
     """Read a trace file, plain or gzip, as far as it can be read; what is lost is counted and told in `warnings`.
 
-    `witness` sees every event that could be read, block by block.
+    `witness` sees every event that could be read, block by block. `with_links`: fill the trace's `links` too.
 
     Raises:
         TraceError: nothing in the file can be read.
     """
-    reader = Reader(Trace(path.name), witness)
+    reader = Reader(Trace(path.name, links=Links() if with_links else None), witness)
     try:
         for block in blocks(path, reader.trace.warnings.append):
             if not reader.feed(block):
@@ -144,7 +170,7 @@ class Reader:
         self._in_events = False
         self._events_ended = False
         self._has_metadata = False
-        self._decode = _decode_fast
+        self._decode = _decode_fast if trace.links is None else _decode_linked
         self._size_bytes = 0
         self._names: dict[tuple[int, str], tuple[int, int]] = {}
         self._devices: dict[int | None, int] = {}
@@ -232,7 +258,7 @@ class Reader:
         try:
             self._keep(events)
         except InexactError:
-            self._decode = _decode_exact
+            self._decode = _decode_exact if self.trace.links is None else _decode_linked_exact
             self._take(piece)
 
     def _decoded(self, piece: bytes) -> Sequence[AnyEvent] | None:
@@ -279,8 +305,10 @@ class Reader:
         if category is Category.INSTANT:
             self._see_memory(name, event.args)
             return False
-        if not self.trace.has_comm_ops and is_collective_op(name):
+        if (self.trace.links or not self.trace.has_comm_ops) and is_collective_op(name):
             self.trace.has_comm_ops = True
+            if self.trace.links and category is Category.OPERATOR:
+                self.trace.links.see_operator(_linked(event))
         return category is Category.RANGE and event.ph == "X" and name.startswith("ProfilerStep#")
 
     def _see_memory(self, name: str, args: _Args | None) -> None:
@@ -291,7 +319,7 @@ class Reader:
     def _store(
         self, wanted: Sequence[tuple[Category, AnyEvent]], start_ns: Nanoseconds, duration_ns: Nanoseconds
     ) -> None:
-        trace, gpu, launches = self.trace, self.trace.events, self.trace.launches
+        trace, gpu, launches, links = self.trace, self.trace.events, self.trace.launches, self.trace.links
         end_ns = start_ns + duration_ns
         readable = (start_ns >= 0) & (duration_ns >= 0)
         trace.num_lost += int((~readable).sum())
@@ -308,6 +336,8 @@ class Reader:
                     launches.correlation.append(correlation)
                     launches.start_ns.append(start)
                     launches.end_ns.append(end)
+                    if links is not None:
+                        links.see_launch(_linked(event))
             elif category is Category.RANGE:
                 if step := STEP.fullmatch(event.name or ""):
                     trace.steps.setdefault(int(step[1]), (start, end))
@@ -319,6 +349,8 @@ class Reader:
                 gpu.name.append(name)
                 gpu.device.append(self._device(event))
                 gpu.correlation.append(correlation)
+                if links is not None:
+                    links.see_event(_linked(event))
 
     def _name(self, category: Category, name: str) -> tuple[int, int]:
         """Give the kind of a GPU event and the number of its name; names beyond a bound are not told apart."""
@@ -354,11 +386,13 @@ def plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, msgspec.Raw) else value
 
 
+def _linked(event: AnyEvent) -> _LinkedArgs | None:
+    return event.args if isinstance(event.args, _LinkedArgs) else None
+
+
 def _event_of(value: dict[str, Any]) -> _Event:
     """Give an event decoded by the tolerant way; fields of unexpected types are left out."""
     text = {key: value[key] for key in ("cat", "name", "ph") if isinstance(value.get(key), str)}
     args = value.get("args")
-    kept = None
-    if isinstance(args, dict):
-        kept = _Args(args.get("correlation"), args.get("device"), args.get("Total Allocated"), args.get("Device Type"))
+    kept = _LinkedArgs(**{name: args.get(key) for name, key in _ARGS.items()}) if isinstance(args, dict) else None
     return _Event(pid=value.get("pid"), ts=value.get("ts"), dur=value.get("dur"), args=kept, **text)

@@ -20,7 +20,7 @@ class Timeline:
 
     `start_ns`, `end_ns`: (E,) int64, since the file's time base, starts rising. `kind`: (E,) int8, of Kind. `name`:
     (E,) int32, into the trace's names. `launch_start_ns`, `launch_end_ns`: (E,) int64, of the CPU call with the event's
-    correlation id, NOT_LAUNCHED_NS where the trace has none.
+    correlation id, NOT_LAUNCHED_NS where the trace has none. `event`: (E,) int64, places in the trace's own columns.
     """
 
     device: int | None
@@ -30,6 +30,7 @@ class Timeline:
     name: NDArray[np.int32]
     launch_start_ns: Nanoseconds
     launch_end_ns: Nanoseconds
+    event: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def timelines(trace: Trace) -> tuple[Timeline, ...]:
                 name=column(trace.events.name)[mine],
                 launch_start_ns=launch_start_ns[mine],
                 launch_end_ns=launch_end_ns[mine],
+                event=mine,
             )
         )
     return tuple(sorted(found, key=lambda timeline: -1 if timeline.device is None else timeline.device))
@@ -111,22 +113,39 @@ def host_wait_ns(timeline: Timeline) -> int | None:
     Σ over events of max(0, min(gap before the event, end of its launch call - end of all GPU work before it)): the part
     of a gap in which the work that ends it had not been asked for yet.
     """
+    waits = host_waits_ns(timeline)
+    return None if waits is None else int((waits[1] - waits[0]).sum())
+
+
+def host_waits_ns(timeline: Timeline) -> tuple[Nanoseconds, Nanoseconds] | None:
+    """Give start and end of each time in which the GPU waited for its host, (W,) int64 each, one after the other."""
     launched = timeline.launch_end_ns != NOT_LAUNCHED_NS
     if not launched.any():
         return None
     reached_ns, gap_ns = gaps_before_ns(timeline.start_ns, timeline.end_ns)
-    wait_ns = np.clip(np.minimum(gap_ns, timeline.launch_end_ns[1:] - reached_ns), 0, None)
-    return int(wait_ns[launched[1:]].sum())
+    wait_ns = np.minimum(gap_ns, timeline.launch_end_ns[1:] - reached_ns)
+    waited = launched[1:] & (wait_ns > 0)
+    return reached_ns[waited], reached_ns[waited] + wait_ns[waited]
+
+
+def call_of(correlation: Nanoseconds, launches: Launches) -> Nanoseconds:
+    """Give the place of each event's launch among `launches`, -1 without one; of several with its id, the last to end.
+
+    Both arrays are (E,) int64.
+    """
+    ids = column(launches.correlation)
+    if not ids.size or not correlation.size:
+        return np.full(correlation.size, -1, np.int64)
+    order = np.lexsort((column(launches.end_ns), ids))
+    place = np.searchsorted(ids[order], correlation, side="right") - 1
+    call = order[np.maximum(place, 0)]
+    return np.where((place >= 0) & (ids[call] == correlation), call, -1)
 
 
 def _launches_of(correlation: Nanoseconds, launches: Launches) -> tuple[Nanoseconds, Nanoseconds]:
-    """Give start and end of the launch call of each event, (E,) int64 each; of several with its id, the last to end."""
-    ids, start_ns, end_ns = column(launches.correlation), column(launches.start_ns), column(launches.end_ns)
-    if not ids.size or not correlation.size:
-        missing = np.full(correlation.size, NOT_LAUNCHED_NS, np.int64)
-        return missing, missing
-    order = np.lexsort((end_ns, ids))
-    place = np.searchsorted(ids[order], correlation, side="right") - 1
-    call = order[np.maximum(place, 0)]
-    linked = (place >= 0) & (ids[call] == correlation)
-    return np.where(linked, start_ns[call], NOT_LAUNCHED_NS), np.where(linked, end_ns[call], NOT_LAUNCHED_NS)
+    """Give start and end of the launch call of each event, (E,) int64 each."""
+    call = call_of(correlation, launches)
+    if not len(launches.correlation):
+        return call, call
+    start_ns, end_ns = column(launches.start_ns)[call], column(launches.end_ns)[call]
+    return np.where(call >= 0, start_ns, NOT_LAUNCHED_NS), np.where(call >= 0, end_ns, NOT_LAUNCHED_NS)
