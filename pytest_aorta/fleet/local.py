@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -12,11 +13,12 @@ from typing import IO
 
 from pytest_aorta.fleet.program import NAME, command, program_bytes
 from pytest_aorta.fleet.transport import Pipes
-from pytest_aorta.node.files import prepare
+from pytest_aorta.node.files import open_regular, prepare
 from pytest_aorta.node.requests import CommandError
 from pytest_aorta.node.state import reap
 
 READ_BYTES = 65536
+COPY_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 2000
 
 
@@ -38,11 +40,15 @@ class LocalTransport:
         return LocalPipes(command(self._python, str(program), lease_s, str(folder)), str(folder))
 
     def put(self, local: Path, remote: str) -> None:
-        """Copy a file; it appears under its name when it is whole."""
-        _copy(local, Path(remote).expanduser())
+        """Copy a file into a folder that is there; it appears under its name when it is whole."""
+        target = Path(remote).expanduser()
+        if not target.parent.is_dir():  # made anew, it would be nobody's work folder
+            raise FileNotFoundError(errno.ENOENT, "the folder is gone; was it removed?", str(target.parent))
+        _copy(local, target)
 
     def get(self, remote: str, local: Path) -> None:
         """Copy a file; it appears under its name when it is whole."""
+        local.parent.mkdir(parents=True, exist_ok=True)
         _copy(Path(remote).expanduser(), local)
 
 
@@ -119,11 +125,14 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    partial = target.with_name(f"{target.name}.part")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        shutil.copyfile(source, partial)
-        shutil.copymode(source, partial)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Copy a regular file under a name that nobody can have put a link at."""
+    with open_regular(str(source)) as reader:
+        descriptor, name = tempfile.mkstemp(prefix=".aorta-", suffix=".part", dir=target.parent)
+        partial = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as writer:
+                shutil.copyfileobj(reader, writer, COPY_BYTES)
+                os.fchmod(writer.fileno(), os.fstat(reader.fileno()).st_mode & 0o777)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gzip
 import os
 import shutil
@@ -11,7 +13,7 @@ import tempfile
 import zlib
 from typing import Sequence
 
-from .files import Check, file_hash, go_on, tree_digest
+from .files import Check, file_hash, go_on, open_regular, tree_digest
 from .requests import Answer, CommandError, sentence
 
 MEMBER_LIMIT = 500_000
@@ -20,27 +22,60 @@ COMPRESSION = 3  # traces shrink to a tenth with any level; higher ones cost sev
 
 
 def pack(root: str, files: Sequence[str], archive: str, check: Check = go_on) -> Answer:
-    """Pack regular files, named relative to `root`; the archive appears whole or not at all.
+    """Pack regular files, named relative to `root`; the archive appears whole or not at all, in a folder that is there.
+
+    What is no regular file inside, or cannot be read, is left out and named in `refused`, the first reason in `why`.
 
     Raises:
-        CommandError: a name leaves the root or is no regular file, or something cannot be read or written.
+        CommandError: nothing of what was asked for could be packed, or the archive cannot be written.
     """
-    for name in files:
-        if not is_safe(name) or not modes.S_ISREG(os.lstat(os.path.join(root, name)).st_mode):
-            raise CommandError("failed", f"{name!r} below {root} is not packed: it is no regular file inside it")
-    os.makedirs(os.path.dirname(archive), exist_ok=True)
+    folder = os.path.dirname(archive)
+    if not os.path.isdir(folder):  # made anew, it would be nobody's work folder
+        raise CommandError("failed", f"the folder {folder} is gone, so nothing is packed into it; was it removed?")
+    inside = os.path.realpath(root)
     partial = archive + ".part"
+    refused: dict[str, str] = {}
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(partial)
     try:
-        with tarfile.open(partial, "w:gz", compresslevel=COMPRESSION, format=tarfile.PAX_FORMAT) as tar:
-            for name in files:
-                tar.add(os.path.join(root, name), arcname=name, recursive=False)
+        with tarfile.open(partial, "x:gz", compresslevel=COMPRESSION, format=tarfile.PAX_FORMAT) as tar:
+            tar.dereference = True  # a file with two names is packed twice: a hard link is not safe to unpack
+            for name in dict.fromkeys(files):
+                why = _add(tar, root, name, inside)
+                if why:
+                    refused[name] = f"{name!r} below {root} is not packed: {why}"
                 check()
+        count = len(dict.fromkeys(files)) - len(refused)
+        if refused and not count:
+            raise CommandError("failed", next(iter(refused.values())))
         os.replace(partial, archive)
     finally:
         if os.path.exists(partial):
             os.unlink(partial)
-    size = os.path.getsize(archive)
-    return {"path": archive, "size": size, "sha256": file_hash(archive, check), "count": len(files)}
+    return {
+        "path": archive,
+        "size": os.path.getsize(archive),
+        "sha256": file_hash(archive, check),
+        "count": count,
+        "refused": list(refused),
+        "why": next(iter(refused.values()), ""),
+    }
+
+
+def _add(tar: tarfile.TarFile, root: str, name: str, inside: str) -> str:
+    """Add a file, or say why not."""
+    path = os.path.join(root, name)
+    folder = os.path.realpath(os.path.dirname(path))
+    if not is_safe(name) or not (folder + "/").startswith(inside.rstrip("/") + "/"):
+        return "it is no regular file inside it"
+    try:
+        file = open_regular(path)
+    except OSError as error:
+        is_other = error.errno in (errno.ELOOP, errno.EINVAL)
+        return "it is no regular file inside it" if is_other else str(error.strerror)
+    with file:
+        tar.addfile(tar.gettarinfo(arcname=name, fileobj=file), file)
+    return ""
 
 
 def unpack(archive: str, sha256: str, into: str, check: Check = go_on) -> Answer:
@@ -53,7 +88,8 @@ def unpack(archive: str, sha256: str, into: str, check: Check = go_on) -> Answer
     if seen != sha256:
         raise CommandError("failed", f"{archive} has SHA-256 {seen}, expected {sha256}: send it again")
     parent = os.path.dirname(into)
-    os.makedirs(parent, exist_ok=True)
+    if not os.path.isdir(parent):
+        raise CommandError("failed", f"the folder {parent} is gone, so nothing is unpacked into it; was it removed?")
     fresh = tempfile.mkdtemp(prefix=".aorta-unpack-", dir=parent)
     try:
         count = _extract(archive, fresh, check)
@@ -70,7 +106,7 @@ def unpack(archive: str, sha256: str, into: str, check: Check = go_on) -> Answer
 def is_safe(name: str) -> bool:
     """Tell whether a member's name stays inside the folder it is unpacked into."""
     parts = name.split("/")
-    return bool(name) and not name.startswith("/") and ".." not in parts and "\0" not in name and "\\" not in name
+    return bool(name) and not name.startswith("/") and ".." not in parts and "\0" not in name
 
 
 def _extract(archive: str, folder: str, check: Check) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fnmatch
 import hashlib
 import os
+import pwd
 import shutil
 import stat as modes
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Callable, Iterator, Mapping, Sequence
 
 from .requests import Answer, CommandError, expanded
 
@@ -56,7 +59,7 @@ def remove(path: str) -> Answer:
     Raises:
         CommandError: it is not one, or it cannot be removed.
     """
-    if path in {"/", os.path.expanduser("~")} or os.path.islink(path):
+    if os.path.islink(path) or _holds_home(path):
         raise CommandError("failed", f"{path} is not removed: the root, a home or a link is no work folder")
     if not os.path.isdir(path):
         return {"removed": False}
@@ -67,6 +70,46 @@ def remove(path: str) -> Answer:
     except OSError as error:
         raise CommandError("failed", f"{path} cannot be removed: {error.strerror} ({error.filename})") from error
     return {"removed": True}
+
+
+def _holds_home(path: str) -> bool:
+    """Tell whether a path, by whatever links it is written, is the root, this user's home, or a folder above it."""
+    real = os.path.realpath(path)
+    for folder in ("/", *_homes()):
+        home = os.path.realpath(folder)
+        if (home.rstrip("/") + "/").startswith(real.rstrip("/") + "/"):
+            return True
+        try:
+            if os.path.samefile(real, home):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _homes() -> list[str]:
+    homes = [os.path.expanduser("~")]
+    with contextlib.suppress(KeyError):  # a uid without a name, as containers have
+        homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return [home for home in homes if os.path.isabs(home)]
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a file for reading that must be a regular one: a link could lead anywhere, a pipe would wait for ever.
+
+    Raises:
+        OSError: it is not, or cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise OSError(errno.ELOOP, "a link, expected a regular file", path) from error
+    if not modes.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no regular file", path)
+    return open(descriptor, "rb")
 
 
 def describe(paths: Sequence[str], with_hash: bool, check: Check) -> Answer:
@@ -93,7 +136,7 @@ def _describe(path: str, with_hash: bool, check: Check) -> dict[str, Any]:
 def file_hash(path: str, check: Check = go_on) -> str:
     """Give the SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         while True:
             block = file.read(1024 * 1024)
             if not block:
@@ -175,7 +218,7 @@ def find(
 
 def read_tail(path: str, max_bytes: int) -> Answer:
     """Give the end of a file as text."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - max_bytes))
         return {"text": file.read(max_bytes).decode("utf-8", "replace"), "size": size}

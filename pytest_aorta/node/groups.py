@@ -58,8 +58,7 @@ class Groups:
         if old is not None and old.child.running:
             raise CommandError("failed", f"the group {name!r} runs already as pid {old.child.pid}; stop it first")
         try:
-            os.makedirs(os.path.dirname(log), exist_ok=True)
-            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise CommandError("failed", f"cannot write the log {log}: {sentence(error)}") from error
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import BinaryIO
 
+from .files import open_regular
+
 LINE_LIMIT_BYTES = 16 * 1024
 READ_BYTES = 256 * 1024
 BACKLOG_BYTES = 4 * 1024 * 1024
@@ -25,7 +27,7 @@ class Tail:
         """Give the lines that became whole since the last call, at most 256 KiB of them."""
         if self._file is None:
             try:
-                self._file = open(self._path, "rb")  # noqa: SIM115  # it lives as long as the tail
+                self._file = open_regular(self._path)
             except OSError:
                 return []
         size = os.fstat(self._file.fileno()).st_size

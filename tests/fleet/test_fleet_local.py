@@ -83,14 +83,48 @@ def test_files_arrive_whole_or_not_at_all(opened: Opened, tmp_path: Path) -> Non
     fleet = opened("n1")
     source = tmp_path / "source"
     source.write_bytes(os.urandom(100_000))
-    fleet.send(source, str(tmp_path / "new" / "there"))
-    fleet.fetch("n1", str(tmp_path / "new" / "there"), tmp_path / "back")
+    source.chmod(0o640)
+    fleet.send(source, str(tmp_path / "there"))
+    fleet.fetch("n1", str(tmp_path / "there"), tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == source.read_bytes()
+    assert (tmp_path / "back").stat().st_mode & 0o777 == 0o640
     with pytest.raises(HostError, match=r"n1: fetching .*absent: No such file or directory"):
         fleet.fetch("n1", str(tmp_path / "absent"), tmp_path / "kept")
     with pytest.raises(FleetError, match="n1: sending source: "):
         fleet.send(source, str(source / "below a file"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "new", "source", "state"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "source", "state", "there"]
+
+
+def test_what_is_no_regular_file_is_not_fetched(opened: Opened, tmp_path: Path) -> None:
+    fleet = opened("n1")
+    (tmp_path / "private").write_text("secret")
+    (tmp_path / "link").symlink_to("private")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe", "state"):
+        with pytest.raises(HostError, match=f"n1: fetching .*{name}: .*regular file"):
+            fleet.fetch("n1", str(tmp_path / name), tmp_path / "back")
+    with pytest.raises(FleetError, match="a link, expected a regular file"):
+        fleet.send(tmp_path / "link", str(tmp_path / "there"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "private", "state"]
+
+
+def test_a_copy_never_writes_through_a_link(opened: Opened, tmp_path: Path) -> None:
+    fleet = opened("n1")
+    for name in ("source", "precious"):
+        (tmp_path / name).write_text(name)
+    for name in ("there", "there.part"):
+        (tmp_path / name).symlink_to("precious")
+    fleet.send(tmp_path / "source", str(tmp_path / "there"))
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / "there").read_text() == "source"
+
+
+def test_a_work_folder_that_was_removed_is_not_made_again(opened: Opened, tmp_path: Path) -> None:
+    fleet = opened("n1")
+    (tmp_path / "source").write_text("x")
+    with pytest.raises(FleetError, match=r"the folder is gone; was it removed\? \('.*/work'\)"):
+        fleet.send(tmp_path / "source", str(tmp_path / "work" / "there"))
+    assert not (tmp_path / "work").exists()
 
 
 @pytest.mark.parametrize("python", ["/no/such/python", "/bin/false"])

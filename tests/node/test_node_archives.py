@@ -42,13 +42,16 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
 
 def test_a_tree_arrives_as_it_was(ask: AskNode, tmp_path: Path) -> None:
     source = tree(tmp_path / "source")
-    archive = str(tmp_path / "new" / "a.tar.gz")
+    (tmp_path / "target").mkdir()
+    archive = str(tmp_path / "a.tar.gz")
     packed = ask("pack", root=str(source), files=["deep/er/x.json", "run.sh"], archive=archive)
     assert packed == {
         "path": archive,
         "size": Path(archive).stat().st_size,
         "sha256": file_hash(archive),
         "count": 2,
+        "refused": [],
+        "why": "",
     }
     into = tmp_path / "target" / "tree"
     unpacked = ask("unpack", archive=archive, sha256=packed["sha256"], into=str(into))
@@ -79,7 +82,6 @@ def test_what_lay_there_is_replaced(tmp_path: Path) -> None:
         member("device", tarfile.CHRTYPE),
         member("fifo", tarfile.FIFOTYPE),
         member("..", tarfile.DIRTYPE),
-        member("a\\b"),
     ],
     ids=lambda info: info.name,
 )
@@ -118,13 +120,67 @@ def test_a_damaged_archive_leaves_nothing(tmp_path: Path, keep: float) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged", "source", "whole"]
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "link", "deep", ""])
-def test_only_regular_files_inside_are_packed(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "link", "deep", "pipe", "out/x", ""])
+def test_only_regular_files_inside_are_packed_and_the_others_are_named(tmp_path: Path, name: str) -> None:
     source = tree(tmp_path / "source")
     (source / "link").symlink_to("run.sh")
-    with pytest.raises(CommandError, match="is not packed: it is no regular file inside it"):
-        pack(str(source), ["run.sh", name], str(tmp_path / "a.tar.gz"))
-    assert not (tmp_path / "a.tar.gz").exists()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x").write_text("")
+    (source / "out").symlink_to("../outside")
+    os.mkfifo(source / "pipe")
+    packed = pack(str(source), ["run.sh", name], str(tmp_path / "a.tar.gz"))
+    assert (packed["count"], packed["refused"]) == (1, [name])
+    assert packed["why"] == f"{name!r} below {source} is not packed: it is no regular file inside it"
+    unpack(str(tmp_path / "a.tar.gz"), packed["sha256"], str(tmp_path / "into"))
+    assert [path.name for path in (tmp_path / "into").iterdir()] == ["run.sh"]
+
+
+def test_nothing_at_all_to_pack_is_an_error(tmp_path: Path) -> None:
+    source = tree(tmp_path / "source")
+    with pytest.raises(CommandError, match=r"'deep' below .* is not packed: it is no regular file inside it"):
+        pack(str(source), ["deep", "absent"], str(tmp_path / "a.tar.gz"))
+    assert os.listdir(tmp_path) == ["source"]  # noqa: PTH208
+
+
+def test_a_file_that_vanished_does_not_lose_the_others(tmp_path: Path) -> None:
+    packed = pack(str(tree(tmp_path / "source")), ["gone", "run.sh"], str(tmp_path / "a.tar.gz"))
+    assert packed["refused"] == ["gone"]
+    assert packed["why"].endswith("No such file or directory")
+
+
+@pytest.mark.parametrize("name", ["a\\b", "new\nline", 'quo"te', "t\u00e4st", "bad\udcff", "-x", " "])
+def test_odd_names_travel(tmp_path: Path, name: str) -> None:
+    source = tree(tmp_path / "source")
+    (source / name).write_text("odd")
+    packed = pack(str(source), ["run.sh", name], str(tmp_path / "a.tar.gz"))
+    unpack(packed["path"], packed["sha256"], str(tmp_path / "into"))
+    assert packed["refused"] == []
+    assert (tmp_path / "into" / name).read_text() == "odd"
+
+
+def test_a_file_with_two_names_is_unpacked_twice(tmp_path: Path) -> None:
+    source = tree(tmp_path / "source")
+    os.link(source / "run.sh", source / "again.sh")
+    packed = pack(str(source), ["run.sh", "again.sh"], str(tmp_path / "a.tar.gz"))
+    unpack(packed["path"], packed["sha256"], str(tmp_path / "into"))
+    assert (tmp_path / "into" / "again.sh").read_text() == (source / "run.sh").read_text()
+
+
+def test_a_work_folder_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
+    source = tree(tmp_path / "source")
+    with pytest.raises(CommandError, match=r"the folder .*/work is gone, so nothing is packed into it"):
+        pack(str(source), ["run.sh"], str(tmp_path / "work" / "a.tar.gz"))
+    packed = pack(str(source), ["run.sh"], str(tmp_path / "a.tar.gz"))
+    with pytest.raises(CommandError, match=r"the folder .*/work is gone, so nothing is unpacked into it"):
+        unpack(packed["path"], packed["sha256"], str(tmp_path / "work" / "tree"))
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_link_where_the_archive_is_written_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "a.tar.gz.part").symlink_to("precious")
+    pack(str(tree(tmp_path / "source")), ["run.sh"], str(tmp_path / "a.tar.gz"))
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_a_pack_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:

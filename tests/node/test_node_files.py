@@ -86,6 +86,22 @@ def test_root_home_and_links_are_refused(tmp_path: Path) -> None:
             remove(path)
 
 
+def test_home_is_refused_by_whatever_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "real" / "home"
+    prepare(str(home))
+    (home.parent / ".aorta-work").touch()
+    (tmp_path / "link").symlink_to("real")
+    ways = [home, tmp_path / "link" / "home", home.parent, tmp_path / "link" / "home" / ".."]
+    for named in (home, tmp_path / "link" / "home"):
+        monkeypatch.setenv("HOME", str(named))
+        for path in ways:
+            with pytest.raises(CommandError, match="is no work folder"):
+                remove(str(path))
+    assert home.exists()
+    prepare(str(home / "work"))
+    assert remove(str(home / "work")) == {"removed": True}
+
+
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     write(tmp_path / "file")
     with pytest.raises(CommandError, match=r"the folder .*/file/work cannot be written: Not a directory"):
@@ -180,3 +196,12 @@ def test_the_end_of_a_file(tmp_path: Path) -> None:
     write(tmp_path / "file", "0123456789")
     assert read_tail(str(tmp_path / "file"), 4) == {"text": "6789", "size": 10}
     assert read_tail(str(tmp_path / "file"), 100) == {"text": "0123456789", "size": 10}
+
+
+def test_only_a_regular_file_is_opened(tmp_path: Path) -> None:
+    write(tmp_path / "file", "x")
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe", "."):
+        with pytest.raises(OSError, match="regular file"):
+            read_tail(str(tmp_path / name), 1)

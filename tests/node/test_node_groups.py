@@ -132,8 +132,19 @@ def test_a_name_is_free_again_when_its_group_has_ended(start: Start, until: Unti
 def test_a_log_that_cannot_be_written(fleet: Fleet, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     args = {"name": "g", "argv": ["true"], "cwd": "/", "log": str(tmp_path / "file" / "log")}
-    with pytest.raises(FleetError, match=r"cannot write the log .*/file/log: File exists"):
+    with pytest.raises(FleetError, match=r"cannot write the log .*/file/log: Not a directory"):
         fleet.perform(Ask("start", args)).or_raise()
+
+
+def test_no_folder_is_made_and_no_link_is_written_through_for_a_log(fleet: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("precious")
+    (tmp_path / "link").symlink_to("target")
+    for log in (tmp_path / "gone" / "log", tmp_path / "link"):
+        args = {"name": "g", "argv": ["echo", "x"], "cwd": "/", "log": str(log)}
+        with pytest.raises(FleetError, match="cannot write the log"):
+            fleet.perform(Ask("start", args)).or_raise()
+    assert not (tmp_path / "gone").exists()
+    assert (tmp_path / "target").read_text() == "precious"
 
 
 RANKS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,3 +79,11 @@ def test_the_last_line_comes_before_the_end_of_the_group(
     assert "bytes of this line cut" in lines[1]
     assert events[-1].kind == "exited"
     assert events[-1].data["exit_code"] == 4
+
+
+def test_a_log_that_became_a_link_or_a_pipe_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "private").write_text("secret\n")
+    (tmp_path / "link").symlink_to("private")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        assert Tail(str(tmp_path / name)).rest() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -141,11 +142,10 @@ def test_a_long_command_holds_up_nothing(program: Program) -> None:
 
 
 def test_a_deadline_is_enforced_here_too(program: Program, tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    subprocess.run(["mkfifo", str(fifo)], check=True)
-    request = {"id": 1, "do": "read_tail", "args": {"path": str(fifo)}, "deadline_s": 0.2}
+    os.mkfifo(tmp_path / "groups.json")
+    request = {"id": 1, "do": "reap", "args": {"path": str(tmp_path)}, "deadline_s": 0.2}
     program.say(encode(request, 1))
-    assert program.hear()["error"] == {"kind": "timeout", "message": "read_tail: no answer within 0.2 s"}
+    assert program.hear()["error"] == {"kind": "timeout", "message": "reap: no answer within 0.2 s"}
     assert "ok" in program.ask(2, "ping")
 
 
