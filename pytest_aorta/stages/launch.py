@@ -13,7 +13,7 @@ from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, LogWindow
 from pytest_aorta.run.record import HostRecord
-from pytest_aorta.stages.command import python_command
+from pytest_aorta.stages.command import python_command, uses_torchrun
 
 MIN_FREE_BYTES = 256 * 1024 * 1024
 PROBE = (
@@ -82,9 +82,8 @@ def _resolved(settings: Settings, accelerator: Accelerator) -> tuple[str, ...]:
 
 
 def needs_torch(settings: Settings) -> bool:
-    """Tell whether Python with torch must be on the hosts: everything but a foreign workload started as it is."""
-    workload = settings.config.workload
-    return workload is None or workload.launcher == "torchrun"
+    """Tell whether the configured Python needs torch: where we start torchrun; a script brings its own."""
+    return uses_torchrun(settings)
 
 
 def _require_torch(run: RunContext) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from _pytest.fixtures import FuncFixtureInfo
 
 from pytest_aorta.run.gating import Stage
 
@@ -28,9 +30,10 @@ class StageSuite(pytest.Module):
     def collect(self) -> Iterator[StageItem]:
         """Give one item a stage, in the order of the table."""
         for stage in self.stages:
-            item: StageItem = StageItem.from_parent(self, name=stage.test, callobj=getattr(self.obj, stage.test))
+            function = getattr(self.obj, stage.test)
+            fixtures = _own_fixtures(self, function)
+            item: StageItem = StageItem.from_parent(self, name=stage.test, callobj=function, fixtureinfo=fixtures)
             item.stage = stage
-            _keep_own_fixtures(item)
             yield item
 
 
@@ -63,12 +66,14 @@ def in_table_order(items: list[pytest.Item], stages: Sequence[Stage]) -> None:
     items[:] = [*own, *(item for item in items if not isinstance(item, StageItem))]
 
 
-def _keep_own_fixtures(item: pytest.Function) -> None:
-    """Leave out every fixture of a conftest: autouse ones, and namesakes of ours."""
-    info = item._fixtureinfo  # noqa: SLF001  pytest offers no way to collect an item without a project's autouse fixtures
-    manager = item.session._fixturemanager  # noqa: SLF001  nor to say whose fixture of a name is meant
+def _own_fixtures(suite: StageSuite, function: Callable[..., object]) -> FuncFixtureInfo:
+    """Say which fixtures a stage test takes: ours alone, none of a conftest, neither autouse ones nor namesakes."""
+    # pytest has no public way to leave a project's fixtures out.
+    manager: Any = suite.session._fixturemanager  # noqa: SLF001
+    info: FuncFixtureInfo = manager.getfixtureinfo(suite, function, None)
     info.name2fixturedefs.clear()
     for name in OUR_FIXTURES:
-        definitions = manager.getfixturedefs(name, item) or ()
+        definitions = manager.getfixturedefs(name, suite) or ()
         info.name2fixturedefs[name] = [d for d in definitions if d.func.__module__.startswith(TRUSTED_MODULES)]
     info.names_closure[:] = OUR_FIXTURES
+    return info
