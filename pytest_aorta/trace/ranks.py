@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from pytest_aorta.errors import TraceError
 from pytest_aorta.trace.discovery import find_traces, rank_in
+from pytest_aorta.trace.lateness import Lateness, analyze
 from pytest_aorta.trace.reading import read
 from pytest_aorta.trace.sources.choice import Parser, summarizer
 from pytest_aorta.trace.summary import RankSummary, summaries_of
@@ -33,12 +35,16 @@ class FileError:
     error: str
 
 
+_Summarize = Callable[[Path, str], RankSummaries | FileError]
+
+
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """What the traces of a run gave: summaries by rank and device, errors by file."""
+    """What the traces of a run gave: summaries by rank and device, errors by file; lateness when it was asked for."""
 
     ranks: tuple[RankSummary, ...]
     errors: tuple[FileError, ...]
+    lateness: Lateness | None = None
 
 
 def summarize(
@@ -48,25 +54,42 @@ def summarize(
     jobs: int | None = None,
     on_progress: Progress | None = None,
     parser: Parser = "timeline",
+    with_lateness: bool = False,
 ) -> Summaries:
     """Read the traces below `root`, or the given `files`; one bad file stops no other.
 
     With `jobs` above 1 that many processes read side by side; without it, one a core when the files are large enough
     to pay for starting them. The rank is what the file says of itself, else what its path below `root` says.
     `on_progress` is called with the number of files done and of all. `parser` is the source of the times.
+    `with_lateness` also judges the ranks' collectives together, which takes more to read.
     """
     paths = find_traces(root) if files is None else list(files)
     names = [_name_below(root, path) for path in paths]
     if jobs is None:
         jobs = len(os.sched_getaffinity(0)) if _processes_pay(paths) else 1
     num_jobs = min(jobs, len(paths))
-    reading = _in_processes(paths, names, num_jobs, parser) if num_jobs > 1 else _here(paths, names, parser)
+    one = partial(_summarize_file, parser=parser, with_columns=with_lateness)
+    reading = _in_processes(paths, names, num_jobs, one) if num_jobs > 1 else _here(paths, names, one)
     found: list[RankSummaries | FileError] = [FileError(name, "") for name in names]
     for num_done, (position, result) in enumerate(reading, start=1):
         found[position] = result
         if on_progress is not None:
             on_progress(num_done, len(paths))
-    return _ranked(found)
+    ranked = _ranked(found)
+    return _judged(ranked) if with_lateness else ranked
+
+
+def _judged(found: Summaries) -> Summaries:
+    """Put lateness beside the summaries, which lose their columns."""
+    columns = [
+        replace(rank.columns, rank=rank.rank, device=rank.device) for rank in found.ranks if rank.columns is not None
+    ]
+    lateness = analyze(columns)
+    others = {rank.label for rank in found.ranks if rank.source not in ("timeline", "cpu-steps")}
+    if others:
+        why = f"lateness is measured on the timeline of raw traces only, not by: {', '.join(sorted(others))}"
+        lateness = Lateness(why=why)
+    return replace(found, ranks=tuple(replace(rank, columns=None) for rank in found.ranks), lateness=lateness)
 
 
 def _ranked(found: Sequence[RankSummaries | FileError]) -> Summaries:
@@ -122,22 +145,20 @@ def _size(path: Path) -> int:
 
 
 def _here(
-    paths: Sequence[Path], names: Sequence[str], parser: Parser
+    paths: Sequence[Path], names: Sequence[str], one: _Summarize
 ) -> Iterator[tuple[int, RankSummaries | FileError]]:
     for position, (path, name) in enumerate(zip(paths, names, strict=True)):
-        yield position, _summarize_file(path, name, parser)
+        yield position, one(path, name)
 
 
 def _in_processes(
-    paths: Sequence[Path], names: Sequence[str], num_jobs: int, parser: Parser
+    paths: Sequence[Path], names: Sequence[str], num_jobs: int, one: _Summarize
 ) -> Iterator[tuple[int, RankSummaries | FileError]]:
     """Read files side by side, the largest first; a file that was being read when a process died is tried alone."""
     left = set(range(len(paths)))
     order = sorted(left, key=lambda position: -_size(paths[position]))
     with _pool(num_jobs) as pool:
-        futures = {
-            pool.submit(_summarize_file, paths[position], names[position], parser): position for position in order
-        }
+        futures = {pool.submit(one, paths[position], names[position]): position for position in order}
         for future in as_completed(futures):
             try:
                 result = future.result()
@@ -146,13 +167,13 @@ def _in_processes(
             left.remove(futures[future])
             yield futures[future], result
     for position in sorted(left):
-        yield position, _alone(paths[position], names[position], parser)
+        yield position, _alone(paths[position], names[position], one)
 
 
-def _alone(path: Path, name: str, parser: Parser) -> RankSummaries | FileError:
+def _alone(path: Path, name: str, one: _Summarize) -> RankSummaries | FileError:
     with _pool(1) as pool:
         try:
-            return pool.submit(_summarize_file, path, name, parser).result()
+            return pool.submit(one, path, name).result()
         except BrokenProcessPool:
             return FileError(name, f"{name}: the process that read it was ended, maybe for lack of memory")
 
@@ -167,11 +188,11 @@ def _pool(num_jobs: int) -> ProcessPoolExecutor:
     )
 
 
-def _summarize_file(path: Path, name: str, parser: Parser) -> RankSummaries | FileError:
+def _summarize_file(path: Path, name: str, *, parser: Parser, with_columns: bool) -> RankSummaries | FileError:
     try:
         if parser != "timeline":
             return summarizer(parser)(path, name)
-        trace = read(path)
+        trace = read(path, with_links=with_columns)
         return summaries_of(trace, file=name, rank=trace.metadata.rank)
     except TraceError as error:
         return FileError(name, str(error))

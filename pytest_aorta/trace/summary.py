@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pytest_aorta.trace.collectives import RankColumns, columns_of
 from pytest_aorta.trace.kernels import NameTime, copies_by_direction, longest, times_by_name, us_of
 from pytest_aorta.trace.kinds import Kind
+from pytest_aorta.trace.packing import fitted
 from pytest_aorta.trace.reading import Trace
 from pytest_aorta.trace.steps import cpu_step_times_ns, gpu_step_times_ns
 from pytest_aorta.trace.timeline import Breakdown, Timeline, break_down, host_wait_ns, timelines
@@ -29,7 +31,7 @@ class RankSummary:
 
     Times of several windows are sums, so that the unprofiled time between two of them counts nowhere. `files` are
     relative to the searched folder. `start_ns`, `end_ns`: first start and last end, on the clock of the rank's host.
-    `top_kernels`: the ten longest names. `copies`: by direction.
+    `top_kernels`: the ten longest names. `copies`: by direction. `columns`: of collectives, only when asked for.
     Formulas: docs/metrics.md. Source of the definitions: TraceLens' GPU event analysis for the first seven.
     """
 
@@ -62,6 +64,7 @@ class RankSummary:
     copies: tuple[NameTime, ...] = ()
     peak_memory_bytes: int | None = None
     version: int = VERSION
+    columns: RankColumns | None = None
 
     @property
     def file(self) -> str:
@@ -97,7 +100,10 @@ class RankSummary:
 
 
 def summaries_of(trace: Trace, *, file: str, rank: int | None) -> tuple[RankSummary, ...]:
-    """Summarize a trace: one summary for each device with GPU events, or one of CPU steps when there are none."""
+    """Summarize a trace: one summary for each device with GPU events, or one of CPU steps when there are none.
+
+    Those of a trace that was read with its links have columns.
+    """
     whole = RankSummary(
         rank=rank,
         device=None,
@@ -160,6 +166,7 @@ def _of_timeline(whole: RankSummary, trace: Trace, timeline: Timeline) -> RankSu
         step_times_ms=tuple(step / 1_000_000 for step in gpu_step_times_ns(timeline, trace.steps)),
         top_kernels=longest(times_by_name(timeline, trace.names)),
         copies=copies_by_direction(timeline, trace.names),
+        columns=None if trace.links is None else fitted(columns_of(trace, timeline, whole.rank)),
     )
 
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from pytest_aorta.trace.collectives import RankColumns, joined
 from pytest_aorta.trace.kernels import longest, sum_us, united
+from pytest_aorta.trace.packing import fitted
 from pytest_aorta.trace.summary import RankSummary
 
 RankSummaries = tuple[RankSummary, ...]  # of one file: a summary a device
@@ -78,7 +80,14 @@ def _joined(one: RankSummary, other: RankSummary) -> RankSummary:
         top_kernels=longest((*one.top_kernels, *other.top_kernels)),
         copies=united((*one.copies, *other.copies)),
         peak_memory_bytes=max(peaks, default=None),
+        columns=_joined_columns(one, other),
     )
+
+
+def _joined_columns(one: RankSummary, other: RankSummary) -> RankColumns | None:
+    if one.columns is None or other.columns is None:
+        return None
+    return fitted(joined(one.columns, other.columns, other.start_ns - one.start_ns))
 
 
 def _sum(one: float | None, other: float | None) -> float | None:
