@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 19
 _COMPRESSED_BYTES = 64 << 10
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _HAS_CHECKSUM, _HAS_EXTRA, _HAS_NAME, _HAS_COMMENT = 2, 4, 8, 16
@@ -17,7 +17,7 @@ Warn = Callable[[str], None]
 
 
 def blocks(path: Path, warn: Warn) -> Iterator[bytes]:
-    """Give the decoded bytes of a plain or gzip file (told by its first bytes) in blocks of at most 1 MiB.
+    """Give the decoded bytes of a plain or gzip file (told by its first bytes) in blocks of at most BLOCK_BYTES.
 
     Damage ends the blocks early and is told to `warn`; everything decoded before it is given.
 

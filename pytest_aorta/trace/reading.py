@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,16 +23,15 @@ from pytest_aorta.trace.intervals import Nanoseconds
 from pytest_aorta.trace.kinds import CATEGORIES, STEP, Category, Kind, is_collective_op, kind_of
 from pytest_aorta.trace.links import Links
 from pytest_aorta.trace.numbers import InexactError, many_to_ns
+from pytest_aorta.trace.pending import Pending
 from pytest_aorta.trace.salvage import METADATA_BYTES, Metadata, Salvaged, metadata_of, replace_bare_numbers, salvage
 
 MAX_EVENT_BYTES = 16 << 20
 _MAX_NAMES = 1 << 16
 _NO_CORRELATION = -1
+_LAUNCH, _RANGE, _OPERATOR, _INSTANT = Category.LAUNCH, Category.RANGE, Category.OPERATOR, Category.INSTANT
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args|id|s|bp|dur)")')
-_BOUNDARY_WINDOW_BYTES = 64 << 10
-_BOUNDARY_BYTES = 4 << 10  # windows overlap by this, so that a boundary across two is seen
 _UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
@@ -89,10 +87,11 @@ class _LinkedExactEvent(_ExactEvent, gc=False):
 
 AnyEvent = _Event | _ExactEvent
 Witness = Callable[[Sequence[AnyEvent]], None]
-_decode_fast: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_Event]).decode
-_decode_exact: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_ExactEvent]).decode
-_decode_linked: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_LinkedEvent]).decode
-_decode_linked_exact: Callable[[bytes], Sequence[AnyEvent]] = msgspec.json.Decoder(list[_LinkedExactEvent]).decode
+Decode = Callable[[bytes | memoryview], Sequence[AnyEvent]]
+_decode_fast: Decode = msgspec.json.Decoder(list[_Event]).decode
+_decode_exact: Decode = msgspec.json.Decoder(list[_ExactEvent]).decode
+_decode_linked: Decode = msgspec.json.Decoder(list[_LinkedEvent]).decode
+_decode_linked_exact: Decode = msgspec.json.Decoder(list[_LinkedExactEvent]).decode
 _ARGS = {field.name: field.encode_name for field in msgspec.structs.fields(_LinkedArgs)}
 
 
@@ -165,7 +164,8 @@ class Reader:
     def __init__(self, trace: Trace, witness: Witness | None = None) -> None:
         self.trace = trace
         self._witness = witness
-        self._rest = b""
+        self._head = b""
+        self._pending = Pending()
         self._tail = b""
         self._in_events = False
         self._events_ended = False
@@ -181,28 +181,26 @@ class Reader:
         if self._events_ended:
             self._tail += block
             return len(self._tail) < METADATA_BYTES
-        buffer = self._rest + block if self._rest else block
         if not self._in_events:
-            start = self._find_events(buffer)
+            self._head += block
+            start = self._find_events(self._head)
             if start is None:
-                self._rest = buffer
-                return len(buffer) < METADATA_BYTES
+                return len(self._head) < METADATA_BYTES
             self._in_events = True
-            buffer = buffer[start:]
-        end, resume = _last_boundary(buffer)
-        if end == 0:
-            self._rest = buffer
+            block, self._head = self._head[start:], b""
+        self._pending.add(block)
+        array = self._pending.cut()
+        if array is None:
             self._drop_endless_event()
-            return True
-        self._rest = buffer[resume:]
-        self._take(buffer[:end])
+        else:
+            self._take(array)
         return True
 
     def finish(self) -> Trace:
         """Take what is left and close the trace."""
         trace = self.trace
         if self._in_events and not self._events_ended:
-            self._take_apart(self._rest, final=True)
+            self._take_apart(self._pending.take(), final=True)
         if self._events_ended and self._has_metadata:
             self._read_metadata(b"{" + self._tail.lstrip(b", \r\n\t"), "after")
         self._refuse_nothing()
@@ -245,25 +243,25 @@ class Reader:
             self.trace.warnings.append(f"the metadata {where} the events is damaged")
 
     def _drop_endless_event(self) -> None:
-        if len(self._rest) > MAX_EVENT_BYTES:
+        if len(self._pending) > MAX_EVENT_BYTES:
             self.trace.num_lost += 1
-            self._rest = b""
+            self._pending.take()
 
-    def _take(self, piece: bytes) -> None:
-        """Take a piece that ends with an event; what follows it is in `_rest`."""
-        events = self._decoded(piece) or self._decoded(replace_bare_numbers(piece))
+    def _take(self, array: memoryview) -> None:
+        """Take an array of events; what follows them is pending."""
+        events = self._decoded(array) or self._decoded(replace_bare_numbers(bytes(array)))
         if events is None:
-            self._take_apart(piece, final=False)
+            self._take_apart(bytes(array[1:-1]), final=False)
             return
         try:
             self._keep(events)
         except InexactError:
             self._decode = _decode_exact if self.trace.links is None else _decode_linked_exact
-            self._take(piece)
+            self._take(array)
 
-    def _decoded(self, piece: bytes) -> Sequence[AnyEvent] | None:
+    def _decoded(self, array: memoryview | bytes) -> Sequence[AnyEvent] | None:
         try:
-            return self._decode(b"[" + piece + b"]")
+            return self._decode(array)
         except _UNDECODABLE:
             return None
 
@@ -274,21 +272,17 @@ class Reader:
         rest = salvaged.rest.encode("utf-8", "replace")
         if salvaged.ended:
             self._events_ended = True
-            self._tail = rest if final else rest + b"," + self._rest
-            self._rest = b""
+            self._tail = rest if final else rest + b"," + self._pending.take()
         elif not final and rest:
-            self._rest = rest + b"," + self._rest
+            self._pending.put_back(rest)
             self._drop_endless_event()
 
     def _keep(self, events: Sequence[AnyEvent]) -> None:
         """Keep what is needed of decoded events; nothing is kept when InexactError is raised."""
         wanted: list[tuple[Category, AnyEvent]] = []
-        find = CATEGORIES.get
-        for event in events:
-            category = find(event.cat)
-            if category is None:
-                continue
-            if event.ph == "X" if category < Category.RANGE else self._wants_cpu_row(category, event):
+        for event in [event for event in events if event.cat in CATEGORIES]:
+            category = CATEGORIES[event.cat]
+            if event.ph == "X" if category < _RANGE else self._wants_cpu_row(category, event):
                 wanted.append((category, event))
         if wanted:
             start_ns = many_to_ns([plain(event.ts) for _, event in wanted])
@@ -302,14 +296,14 @@ class Reader:
     def _wants_cpu_row(self, category: Category, event: AnyEvent) -> bool:
         """Look at a row of the CPU; True for a profiler step, which is kept with its times."""
         name = event.name or ""
-        if category is Category.INSTANT:
+        if category is _INSTANT:
             self._see_memory(name, event.args)
             return False
         if (self.trace.links or not self.trace.has_comm_ops) and is_collective_op(name):
             self.trace.has_comm_ops = True
-            if self.trace.links and category is Category.OPERATOR:
+            if self.trace.links and category is _OPERATOR:
                 self.trace.links.see_operator(_linked(event))
-        return category is Category.RANGE and event.ph == "X" and name.startswith("ProfilerStep#")
+        return category is _RANGE and event.ph == "X" and name.startswith("ProfilerStep#")
 
     def _see_memory(self, name: str, args: _Args | None) -> None:
         on_device = args is not None and isinstance(args.device_type, int) and args.device_type != 0
@@ -331,14 +325,14 @@ class Reader:
             correlation = event.args.correlation if event.args is not None else None
             if not isinstance(correlation, int) or not 0 <= correlation < 1 << 63:
                 correlation = _NO_CORRELATION
-            if category is Category.LAUNCH:
+            if category is _LAUNCH:
                 if correlation != _NO_CORRELATION:
                     launches.correlation.append(correlation)
                     launches.start_ns.append(start)
                     launches.end_ns.append(end)
                     if links is not None:
                         links.see_launch(_linked(event))
-            elif category is Category.RANGE:
+            elif category is _RANGE:
                 if step := STEP.fullmatch(event.name or ""):
                     trace.steps.setdefault(int(step[1]), (start, end))
             else:
@@ -368,17 +362,6 @@ class Reader:
         if not isinstance(device, int):
             device = event.pid if isinstance(event.pid, int) else None
         return self._devices.setdefault(device, len(self._devices))
-
-
-def _last_boundary(buffer: bytes) -> tuple[int, int]:
-    """Give where the last event that seems whole ends, and where the next begins; (0, 0) when there is none."""
-    start = len(buffer)
-    while start > 0:
-        end, start = start + _BOUNDARY_BYTES, max(0, start - _BOUNDARY_WINDOW_BYTES)
-        found = deque(_BOUNDARY.finditer(buffer, start, end), maxlen=1)
-        if found:
-            return found[0].start() + 1, found[0].end()
-    return 0, 0
 
 
 def plain(value: Any) -> Any:
