@@ -20,6 +20,7 @@ from pytest_aorta.config.validation import examine, near
 REGION: JsonPath = ("cluster",)
 _SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SPUR_NODES")
 _UPSTREAM_OPAQUE = ("env_vars", "container", "password")
+_MOST_WARNINGS = 50
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -122,12 +123,13 @@ def is_this_machine(host: Host) -> bool:
     return host.name.lower() in names or host.address.lower() in names or _is_own_address(host.address)
 
 
-def ignored_fields(model: BaseModel, path: JsonPath = ()) -> Iterator[tuple[str, str]]:
-    """Give each field that a tolerant section ignores, with a hint when it resembles one that counts."""
+def ignored_fields(model: BaseModel, path: JsonPath = ()) -> Iterator[tuple[JsonPath, tuple[str, ...]]]:
+    """Give the place of each field that a tolerant section ignores, with the names of those that count there."""
+    known = tuple(type(model).model_fields)
     for name in model.model_extra or {}:
         if not name.startswith("_"):
-            yield path_text((*path, name)), near(name, type(model).model_fields)
-    for name in type(model).model_fields:
+            yield (*path, name), known
+    for name in known:
         value = getattr(model, name)
         if isinstance(value, BaseModel):
             yield from ignored_fields(value, (*path, name))
@@ -138,9 +140,18 @@ def ignored_fields(model: BaseModel, path: JsonPath = ()) -> Iterator[tuple[str,
 
 
 def ignored_warnings(model: BaseModel, path: JsonPath) -> list[str]:
-    """Give one warning for each ignored field; the same field of several nodes is told once."""
-    found = dict.fromkeys(ignored_fields(model, path))
-    return [f"{name} is ignored: it is a field of other tools{hint}" for name, hint in found]
+    """Give one warning for each ignored field, a hint when it resembles one that counts; the first fifty of many.
+
+    The same field of several nodes is told once.
+    """
+    found = list(dict.fromkeys(ignored_fields(model, path)))
+    told = [
+        f"{path_text(place)} is ignored: it is a field of other tools{near(str(place[-1]), known)}"
+        for place, known in found[:_MOST_WARNINGS]
+    ]
+    if len(found) > len(told):
+        told.append(f"{path_text(path)}: {len(found) - len(told)} more fields are ignored")
+    return told
 
 
 def _broken(file: ClusterFile, cluster: Cluster) -> Iterator[PathFault]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from pytest_aorta.errors import ConfigError, Fault
 
 JsonPath = tuple[str | int, ...]
 MAX_DEPTH = 64
+MOST_SHOWN_CHARS = 200
+_MOST_FAULTS = 50
+_LONGEST_SENTENCE = 2000
 
 
 class Table(dict[str, Any]):
@@ -25,8 +29,8 @@ class Table(dict[str, Any]):
         """Make a table of key and value pairs in the order of the file."""
         table = cls(pairs)
         if len(table) != len(pairs):
-            keys = [key for key, _ in pairs]
-            table.repeated = tuple(key for key in table if keys.count(key) > 1)
+            counts = Counter(key for key, _ in pairs)
+            table.repeated = tuple(key for key in table if counts[key] > 1)
         return table
 
 
@@ -37,10 +41,17 @@ class PathFault:
     path: JsonPath
     message: str
 
-    def touches(self, path: JsonPath) -> bool:
-        """Tell whether the fault lies at `path`, above it or below it."""
-        shared = min(len(path), len(self.path))
-        return path[:shared] == self.path[:shared]
+
+class Places:
+    """The places of many faults, asked in a time that does not grow with their number."""
+
+    def __init__(self, faults: Iterable[PathFault]) -> None:
+        self._paths = {fault.path for fault in faults}
+        self._above = {path[:length] for path in self._paths for length in range(len(path) + 1)}
+
+    def touch(self, path: JsonPath) -> bool:
+        """Tell whether a fault lies at `path`, above it or below it."""
+        return path in self._above or any(path[:length] in self._paths for length in range(len(path)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +71,25 @@ def path_text(path: JsonPath) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{part}" if text else part
+            text += f".{shortened(part)}" if text else shortened(part)
     return text
+
+
+def shortened(text: str, limit: int = MOST_SHOWN_CHARS) -> str:
+    """Cut a text that is too long for a message."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def first_faults(faults: Iterable[Fault], label: str) -> list[Fault]:
+    """Give each fault once, the first fifty of many and how many more there are; `label` names the file then."""
+    found = list(dict.fromkeys(faults))
+    told = [
+        Fault(shortened(fault.where, _LONGEST_SENTENCE), shortened(fault.message, _LONGEST_SENTENCE))
+        for fault in found[:_MOST_FAULTS]
+    ]
+    if len(found) > len(told):
+        told.append(Fault(label, f"and {len(found) - len(told)} more; mend these first"))
+    return told
 
 
 def located(name: str | Path, folder: Path) -> Path:
@@ -156,14 +184,15 @@ def kind_of(value: Any) -> str:
 def _text(path: Path, label: str) -> str:
     try:
         if not path.exists():
-            raise _wrong(label, f"no such file (looked at {path}), expected a JSON or YAML file")
+            raise _wrong(label, f"no such file (looked at {shortened(str(path))}), expected a JSON or YAML file")
         if not path.is_file():
             raise _wrong(label, "not a regular file, expected a JSON or YAML file")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise _wrong(label, f"not UTF-8 text: byte {error.start} cannot be read; save the file as UTF-8") from error
     except (OSError, ValueError) as error:
-        raise _wrong(label, f"cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise _wrong(label, f"cannot be read: {why}") from error
 
 
 def _wrong(label: str, message: str) -> ConfigError:

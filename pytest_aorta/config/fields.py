@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
+from pytest_aorta.config.redact import REDACTED
+
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OVERRIDE_KEY = re.compile(r"[A-Za-z0-9_.\-]+")
 _CONTAINER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]+")
@@ -58,9 +60,30 @@ def _relative(value: str) -> str:
     return value
 
 
+def _below(value: str) -> str:
+    if not value or PurePosixPath(value).is_absolute() or ".." in PurePosixPath(value).parts:
+        raise _refuse('a path below the workload\'s folder, not empty, not absolute, without ".."')
+    return value
+
+
+def _work_dir(value: str) -> str:
+    path = PurePosixPath(value)
+    if REDACTED in value:
+        return value
+    if not value.startswith(("/", "~/")) or not path.name or ".." in path.parts:
+        raise _refuse('an absolute directory other than "/", or one that begins with ~/, without ".."')
+    return value
+
+
+def _command(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value[0].strip():
+        raise _refuse("a program first, then its arguments")
+    return value
+
+
 def _directory(value: str) -> str:
     path = PurePosixPath(value)
-    if not path.is_absolute() or not path.name or ".." in path.parts:
+    if REDACTED not in value and (not path.is_absolute() or not path.name or ".." in path.parts):
         raise _refuse('an absolute directory other than "/", without ".."')
     return value
 
@@ -78,13 +101,13 @@ def _override_key(value: str) -> str:
 
 
 def _container_name(value: str) -> str:
-    if not _CONTAINER_NAME.fullmatch(value):
+    if REDACTED not in value and not _CONTAINER_NAME.fullmatch(value):
         raise _refuse("a container's name: letters, digits, _ . and -, beginning with a letter or digit")
     return value
 
 
 def _host(value: str) -> str:
-    if not _HOST.fullmatch(value):
+    if REDACTED not in value and not _HOST.fullmatch(value):
         raise _refuse("a host's name or address, not beginning with -")
     return value
 
@@ -114,13 +137,17 @@ def _port(value: int) -> int:
 
 
 def _key_file(value: str) -> str:
-    if value and not value.startswith(("/", "~/")):
+    if value and REDACTED not in value and not value.startswith(("/", "~/")):
         raise _refuse("an absolute path, or one that begins with ~/")
     return value
 
 
+# Loading refuses texts that hold the mark of a redacted secret; a stored record with one must be readable all the same.
 RelativePath = Annotated[str, AfterValidator(_relative)]
 Directory = Annotated[str, AfterValidator(_directory)]
+BelowWorkload = Annotated[str, AfterValidator(_below)]
+WorkDir = Annotated[str, AfterValidator(_work_dir)]
+Command = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_command)]
 ContainerName = Annotated[str, AfterValidator(_container_name)]
 HostName = Annotated[str, AfterValidator(_host)]
 Text = Annotated[str, AfterValidator(_text)]

@@ -23,17 +23,20 @@ from pytest_aorta.config.cluster import (
 from pytest_aorta.config.document import (
     JsonPath,
     PathFault,
+    Places,
     Source,
     Table,
     checked_object,
+    first_faults,
     located,
     parse_json,
     path_text,
     read,
+    shortened,
 )
 from pytest_aorta.config.model import RunConfig, Thresholds
 from pytest_aorta.config.overrides import Override
-from pytest_aorta.config.redact import redact, secrets_in
+from pytest_aorta.config.redact import redact, scrub, secrets_in
 from pytest_aorta.config.scalars import parse_scalar
 from pytest_aorta.config.settings import InputFile, InputKind, Settings, Suite, restore
 from pytest_aorta.config.validation import examine, validate_pruned
@@ -41,6 +44,7 @@ from pytest_aorta.errors import ConfigError, Fault
 
 __all__ = ["InputFile", "Settings", "load", "parse_scalar", "restore"]
 
+_SECRET_CHARS = 4
 _STAND_INS = {"schema_version": 1, "gpus_per_node": 1}
 _OTHER_SUITE: dict[str, Suite] = {"single": "distributed", "distributed": "single"}
 
@@ -96,10 +100,11 @@ class _Loading:
         model, faults = examine(RunConfig, document)
         thresholds = self._thresholds(document, faults)
         faults += self._broken_rules(document, model, faults, thresholds, cluster)
+        faults += tuple(soundness.redacted(document))
         self._tell(faults, str(self.config_option))
         resolved = self._suite(suite, cluster)
         if self.faults or model is None or cluster is None or thresholds is None:
-            raise ConfigError(dict.fromkeys(self.faults))
+            raise ConfigError(self._told())
         if model.container is not None:
             self.warnings[:0] = ignored_warnings(model.container.runtime, ("container", "runtime"))
         return Settings(
@@ -111,6 +116,16 @@ class _Loading:
             inputs=tuple(InputFile(kind, file.path, _safe_text(kind, file)) for kind, file in self.sources.items()),
             warnings=tuple(self.warnings),
         )
+
+    def _told(self) -> list[Fault]:
+        """Give the faults to tell; should one still show a secret, a second look takes it out."""
+        regions: dict[InputKind, JsonPath] = {"cluster": REGION}
+        known = [secret for item in self.overrides for secret in item.secrets()]
+        for kind, source in self.sources.items():
+            known += secrets_in(source.document, regions.get(kind, ()))
+        telling = {secret for secret in known if len(secret) >= _SECRET_CHARS}
+        told = first_faults(self.faults, str(self.config_option))
+        return [Fault(scrub(fault.where, telling), scrub(fault.message, telling)) for fault in told]
 
     def _read(self, kind: InputKind, path: Path, label: str) -> Source | None:
         try:
@@ -152,7 +167,9 @@ class _Loading:
             document["cluster"] = described = Table()
         self.faults += overrides.apply(described, changes, below=REGION)
         document = placeholders.substitute(document, username_of(described))
-        cluster, faults, warnings = examine_cluster(document["cluster"] if below else described)
+        chosen = document["cluster"] if below else described
+        cluster, faults, warnings = examine_cluster(chosen)
+        faults += tuple(soundness.redacted(chosen))
         self._tell(faults, label, below)
         self.warnings += warnings
         return cluster, document
@@ -169,7 +186,7 @@ class _Loading:
                 self._tell(unsound, config_label)
                 return None
             path = located(named, located(self.config_option, self.cwd).parent)
-            label = f"{config_label}: cluster: {named}"
+            label = f"{config_label}: cluster: {shortened(named)}"
         elif given is None or isinstance(given, Table):
             return given, config_label, REGION
         else:
@@ -193,11 +210,7 @@ class _Loading:
         if self.thresholds_option is not None:
             return located(self.thresholds_option, self.cwd), str(self.thresholds_option)
         reference = document.get("threshold_json", "")
-        if (
-            "config" not in self.sources
-            or not isinstance(reference, str)
-            or any(fault.touches(("threshold_json",)) for fault in faults)
-        ):
+        if "config" not in self.sources or not isinstance(reference, str) or Places(faults).touch(("threshold_json",)):
             return None, ""
         found = threshold_file.find(
             reference,
@@ -206,7 +219,7 @@ class _Loading:
             label=str(self.config_option),
             needed=document.get("enforce_thresholds", True) is True and not document.get("gates"),
         )
-        return found, reference or (found.name if found else "")
+        return found, shortened(reference) or (found.name if found else "")
 
     def _broken_rules(
         self,

@@ -9,6 +9,8 @@ from pydantic import Field
 from pytest_aorta.config.cluster_file import ClusterFile
 from pytest_aorta.config.container import Container
 from pytest_aorta.config.fields import (
+    BelowWorkload,
+    Command,
     Count,
     Directory,
     EnvMap,
@@ -19,6 +21,7 @@ from pytest_aorta.config.fields import (
     Seconds,
     Section,
     Text,
+    WorkDir,
     ZeroOrOne,
 )
 
@@ -93,12 +96,14 @@ class MultiNode(Section):
 class Workload(Section):
     """Any workload in place of the trainer."""
 
-    command: Annotated[tuple[str, ...], Field(min_length=1)] = Field(description="Program and arguments.")
+    command: Command = Field(description="Program and arguments.")
     launcher: Literal["torchrun", "none"] = Field(
         default="none", description="torchrun: once a rank, by torchrun; none: once a node, as it is."
     )
-    traces: str | None = Field(default=None, description="Glob of the traces it writes, below its working folder.")
-    log: str | None = Field(default=None, description="A log file it writes, beside its output.")
+    traces: BelowWorkload | None = Field(
+        default=None, description="Glob of the traces it writes, below its working folder."
+    )
+    log: BelowWorkload | None = Field(default=None, description="A log file it writes, beside its output.")
 
 
 class KernelLog(Section):
@@ -194,7 +199,9 @@ class RunConfig(Section):
         default=None,
         description="What starts torchrun; absent: the Python that runs pytest, in a container or elsewhere python3.",
     )
-    work_dir: Text | None = Field(default=None, description="Work folder on each node; absent: below ~/.cache.")
+    work_dir: WorkDir | None = Field(
+        default=None, description="Work folder on each node, absolute or below ~/; absent: below ~/.cache."
+    )
     output_dir: Text = Field(default="aorta_results", description="Run folders, on the machine that runs pytest.")
     paths: Paths | None = Field(default=None, description="Folders of the site.")
     model: Model | None = Field(default=None, description="What is trained.")

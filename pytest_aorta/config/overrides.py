@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_aorta.config.document import JsonPath, Table, kind_of, parse_json, path_text, too_deep
-from pytest_aorta.config.redact import REDACTED, is_secret
+from pytest_aorta.config.document import JsonPath, Table, kind_of, parse_json, path_text, shortened, too_deep
+from pytest_aorta.config.redact import REDACTED, is_secret, may_hold_secret, secrets_in
 from pytest_aorta.config.scalars import parse_scalar
 from pytest_aorta.errors import Fault
 
@@ -25,9 +25,19 @@ class Override:
 
     @property
     def option(self) -> str:
-        """Give the option as it was written, its value hidden when that is secret."""
-        key = self.text.partition("=")[0]
-        return f"{OPTION} {key}={REDACTED}" if is_secret(self.path) else f"{OPTION} {self.text}"
+        """Give the option as it was written, cut when long, its value hidden when that is or may hold a secret."""
+        if self._holds_secret():
+            return f"{OPTION} {shortened(self.text.partition('=')[0])}={REDACTED}"
+        return f"{OPTION} {shortened(self.text)}"
+
+    def secrets(self) -> tuple[str, ...]:
+        """Give the secret texts of the value."""
+        return secrets_in(self.value, self.path)
+
+    def _holds_secret(self) -> bool:
+        if is_secret(self.path) or self.secrets():
+            return True
+        return isinstance(self.value, str) and may_hold_secret(self.value)
 
 
 def parse(texts: Iterable[str]) -> tuple[list[Override], list[Fault]]:
@@ -37,13 +47,15 @@ def parse(texts: Iterable[str]) -> tuple[list[Override], list[Fault]]:
         key, sign, value = text.partition("=")
         path = _path(key)
         if not sign or not all(path):
-            faults.append(Fault(f"{OPTION} {key}", "expected KEY=VALUE with a dotted key, such as timeout_seconds=600"))
+            faults.append(
+                Fault(f"{OPTION} {shortened(key)}", "expected KEY=VALUE with a dotted key, such as timeout_seconds=600")
+            )
             continue
         parsed = parse_scalar(value)
         if isinstance(parsed, (dict, list)):
             parsed = parse_json(value)  # the same, with repeated keys remembered
         if too_deep(parsed):
-            faults.append(Fault(f"{OPTION} {key}", "the value is nested too deeply, expected a plain one"))
+            faults.append(Fault(f"{OPTION} {shortened(key)}", "the value is nested too deeply, expected a plain one"))
             continue
         overrides.append(Override(path, parsed, text))
     return overrides, faults

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pytest_aorta.config.document import JsonPath, Table
+from pytest_aorta.config.document import JsonPath, Table, shortened
 
 _TOKEN = re.compile(r"\{([A-Za-z0-9_.\-]+)\}")
 _CHANGE_ME = "<changeme>"
@@ -62,7 +62,7 @@ def leftover(text: str, *, opaque: bool, seen: str) -> str | None:
         known = token in _CVS_TOKENS or token.startswith("paths.")
         if known or not opaque:
             hint = "it names nothing that is defined" if known else "no such placeholder exists"
-            return f"holds {{{token}}} ({seen}), but {hint}; write the value itself"
+            return f"holds {{{shortened(token)}}} ({seen}), but {hint}; write the value itself"
     return None
 
 

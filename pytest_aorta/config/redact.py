@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_aorta.config.document import JsonPath, nodes
+from pytest_aorta.config.placeholders import is_opaque
 
 REDACTED = "<redacted>"
 _WORDS = frozenset({"password", "passwd", "token", "secret", "credential", "credentials", "authorization"})
 _REGIONS = frozenset({"env", "extra_env", "env_vars", "environment", "cluster", "registry"})
 _ORDINARY_WORD = re.compile(r".{1,3}|[a-z]{4,7}", re.DOTALL)
+_SHORT_CHARS = 3
+_HINT = re.compile(r"password|passwd|token|secret|credential|authorization|_key", re.IGNORECASE)
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether a variable or field of this name holds a secret; names of files and paths do not."""
-    lower = name.lower()
-    if lower.endswith(("_file", "_path")):
-        return False
-    return lower.endswith("_key") or not _WORDS.isdisjoint(re.split(r"[_-]", lower))
+    """Tell whether a variable or field of this name holds a secret; names of files and paths do not.
+
+    Of a dotted name, as overrides make them, each part counts.
+    """
+    return any(_is_secret_word(part) for part in name.lower().split("."))
 
 
 def is_secret(path: JsonPath) -> bool:
@@ -31,26 +35,64 @@ def is_secret(path: JsonPath) -> bool:
 
 
 def redact(document: Any, secrets: Iterable[str] = ()) -> Any:
-    """Give a copy of a document without the secret values, and without `secrets` in its texts; keys stay."""
+    """Give a copy of a document without the secret values, and without `secrets` in its texts; keys stay.
+
+    Texts that belong to other programs (environments, arguments) are free texts.
+    """
     return _redacted(document, (), tuple(secrets))
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """Replace every one of `secrets` in a text.
-
-    A secret that looks like an ordinary word (up to three characters, or up to seven small letters) is left: a
-    password `test` would otherwise take the names of all stages out of a report, and reveal itself by the gaps.
-    """
+    """Replace every one of `secrets` in a free text: everywhere, those of up to three characters as whole words."""
     for secret in sorted(secrets, key=len, reverse=True):
-        if secret and not _ORDINARY_WORD.fullmatch(secret):
+        if len(secret) > _SHORT_CHARS:
             text = text.replace(secret, REDACTED)
+        elif secret and secret in text:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", REDACTED, text)
     return text
+
+
+def scrub_value(text: str, secrets: Iterable[str]) -> str:
+    """Replace `secrets` in a text of a document that programs read.
+
+    A sentence is free text. A path, or a single word, names something (an outcome, a field, a folder) and loses only
+    secrets that look like no ordinary word (up to three characters, or up to seven small letters): a password `test`
+    would otherwise take the names of all stages out of the record.
+    """
+    if _names_something(text):
+        secrets = [secret for secret in secrets if not _ORDINARY_WORD.fullmatch(secret)]
+    return scrub(text, secrets)
+
+
+def scrub_line(line: str, secrets: Iterable[str]) -> str:
+    """Replace `secrets` in a line of a log; one that is a JSON object stays one: its names and short numbers stay."""
+    if not line.startswith("{"):
+        return scrub(line, secrets)
+    known = tuple(secrets)
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return scrub(line, known)
+    cleaned = _line_value(document, known)
+    if cleaned == document:
+        return line
+    return json.dumps(cleaned) + line[len(line.rstrip("\r\n")) :]
 
 
 def secrets_in(document: Any, path: JsonPath = ()) -> tuple[str, ...]:
     """Give every secret of a document as text, each once, in the document's order."""
     found = {str(value): None for here, value in nodes(document, path) if _is_leaf(value) and is_secret(here)}
     return tuple(secret for secret in found if secret not in {"", REDACTED})
+
+
+def hidden(value: Any, path: JsonPath) -> Any:
+    """Give a copy of what stands at `path` of a configuration without the secret values in it."""
+    return _redacted(value, path, ())
+
+
+def may_hold_secret(text: str) -> bool:
+    """Tell whether a text looks like an object or list, such as one with a comma too many, that names a secret."""
+    return text.lstrip()[:1] in {"{", "["} and _HINT.search(text) is not None
 
 
 def _redacted(value: Any, path: JsonPath, secrets: tuple[str, ...]) -> Any:
@@ -60,7 +102,31 @@ def _redacted(value: Any, path: JsonPath, secrets: tuple[str, ...]) -> Any:
         return [_redacted(child, (*path, index), secrets) for index, child in enumerate(value)]
     if _is_leaf(value) and value != "" and is_secret(path):
         return REDACTED
-    return scrub(value, secrets) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return scrub(value, secrets) if is_opaque(path) else scrub_value(value, secrets)
+
+
+def _names_something(text: str) -> bool:
+    return not re.search(r"\s", text) or (text.startswith(("/", "~/")) and ": " not in text)
+
+
+def _line_value(value: Any, secrets: tuple[str, ...]) -> Any:
+    if isinstance(value, dict):
+        return {key: child if key == "aorta" else _line_value(child, secrets) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_line_value(child, secrets) for child in value]
+    if isinstance(value, str):
+        return scrub_value(value, secrets)
+    return (
+        REDACTED if len(str(value)) > _SHORT_CHARS and not isinstance(value, bool) and str(value) in secrets else value
+    )
+
+
+def _is_secret_word(lower: str) -> bool:
+    if lower.endswith(("_file", "_path")):
+        return False
+    return lower.endswith("_key") or not _WORDS.isdisjoint(re.split(r"[_-]", lower))
 
 
 def _is_secret_part(path: JsonPath, index: int) -> bool:

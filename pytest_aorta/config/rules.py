@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from pytest_aorta.config.document import JsonPath, PathFault
+from pytest_aorta.config.document import JsonPath, PathFault, Places, shortened
 from pytest_aorta.config.fields import Secret
 from pytest_aorta.config.model import RunConfig, Thresholds
 
@@ -29,11 +29,11 @@ Rule = Callable[[Together], Iterator[PathFault]]
 
 def broken(together: Together, already: Iterable[PathFault]) -> tuple[PathFault, ...]:
     """Give what the rules find; a rule is silent where a field that it reads is faulty by itself."""
-    known = tuple(already)
+    known = Places(already)
     return tuple(
         fault
         for rule, reads in RULES.items()
-        if not any(fault.touches(path) for fault in known for path in reads)
+        if not any(known.touch(path) for path in reads)
         for fault in rule(together)
     )
 
@@ -102,7 +102,7 @@ def _channels(together: Together) -> Iterator[PathFault]:
     for path, values in maps.items():
         for name in CHANNEL_VARIABLES:
             if name in values and not _is_channel_count(values[name]):
-                seen = "a secret" if isinstance(values[name], Secret) else repr(values[name])
+                seen = "a secret" if isinstance(values[name], Secret) else shortened(repr(values[name]))
                 yield PathFault((*path, name), f"seen {seen}, expected a whole number of 1 to 256")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pytest_aorta.config import rules
 from pytest_aorta.config.cluster import Cluster, Host, examine_cluster
-from pytest_aorta.config.document import PathFault, Table, parse_json, path_text
+from pytest_aorta.config.document import PathFault, Table, first_faults, parse_json, path_text
 from pytest_aorta.config.fields import open_environment, plain_environment
 from pytest_aorta.config.model import RunConfig, Thresholds
 from pytest_aorta.config.redact import redact, secrets_in
@@ -19,6 +19,7 @@ from pytest_aorta.errors import ConfigError, Fault
 
 Suite = Literal["single", "distributed"]
 InputKind = Literal["config", "cluster", "thresholds"]
+SECRET_LINE_CHARS = 8
 _STORED = "run.json"
 _SUITES: dict[str, Suite] = {"single": "single", "distributed": "distributed"}
 _INPUT_KINDS: dict[object, InputKind] = {"config": "config", "cluster": "cluster", "thresholds": "thresholds"}
@@ -101,9 +102,14 @@ class Settings:
         return document
 
     def secrets(self) -> tuple[str, ...]:
-        """Give every secret text, also as it looks inside JSON, so that others can keep it out of what they write."""
+        """Give every secret text, so that others can keep it out of what they write.
+
+        Also as it looks inside JSON, and line by line where it has several: logs are read by lines.
+        """
         plain = secrets_in(self._clear_document())
-        return tuple(dict.fromkeys((*plain, *(json.dumps(secret)[1:-1] for secret in plain))))
+        lines = [line.strip() for secret in plain for line in secret.splitlines() if secret.strip() != line.strip()]
+        told = (*plain, *(line for line in lines if len(line) >= SECRET_LINE_CHARS))
+        return tuple(dict.fromkeys((*told, *(json.dumps(secret)[1:-1] for secret in told))))
 
     def _clear_document(self) -> dict[str, Any]:
         config = self.config.model_dump(mode="json", exclude={"cluster"})
@@ -139,7 +145,8 @@ def restore(document: Mapping[str, Any]) -> Settings:
     if suite is None:
         faults += (PathFault(("suite",), f"seen {extras['suite']!r}, expected single or distributed"),)
     if config is None or thresholds is None or cluster is None or suite is None:
-        raise ConfigError(Fault(f"{_STORED}: config.{path_text(fault.path)}", fault.message) for fault in faults)
+        told = (Fault(f"{_STORED}: config.{path_text(fault.path)}", fault.message) for fault in faults)
+        raise ConfigError(first_faults(told, _STORED))
     return Settings(
         config=config,
         thresholds=thresholds,

@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pytest_aorta.config import placeholders
-from pytest_aorta.config.document import JsonPath, PathFault, Table, nodes
-from pytest_aorta.config.redact import is_secret
+from pytest_aorta.config.document import JsonPath, PathFault, Table, nodes, shortened
+from pytest_aorta.config.redact import REDACTED, hidden, is_secret, may_hold_secret
 
 _LONGEST_SHOWN = 60
 
 
 def shown(value: Any, path: JsonPath) -> str:
-    """Show a value in a message: as JSON, cut when long, not at all when it is secret."""
+    """Show a value in a message: as JSON, cut when long, not at all when it is secret, nor secrets in it."""
     if is_secret(path):
         return "a secret"
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+    if isinstance(value, str) and may_hold_secret(value):
+        return "text that may hold a secret"
+    return shortened(json.dumps(hidden(value, path), ensure_ascii=False, default=str), _LONGEST_SHOWN)
 
 
 def faults(
@@ -59,10 +60,19 @@ def _key_fault(key: str) -> str | None:
 def _text_fault(text: str) -> str | None:
     if "\0" in text:
         return "holds a NUL character, expected text without one"
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
         return "holds half of a surrogate pair, expected valid Unicode text"
     return None
 
 
 def _name_of(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def redacted(document: Table) -> Iterator[PathFault]:
+    """Report texts from which a secret was taken: the copy of a configuration in a run folder is no configuration."""
+    for path, value in nodes(document):
+        if isinstance(value, str) and REDACTED in value:
+            yield PathFault(path, f"holds {REDACTED}, which stands where a secret was; put your own value there")

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_aorta.config.document import PathFault, Source, Table, is_file, located, path_text, read
+from pytest_aorta.config.document import (
+    PathFault,
+    Source,
+    Table,
+    first_faults,
+    is_file,
+    located,
+    path_text,
+    read,
+    shortened,
+)
 from pytest_aorta.config.model import ThresholdFile, Thresholds
 from pytest_aorta.config.validation import examine
 from pytest_aorta.errors import ConfigError, Fault
@@ -27,8 +37,10 @@ def find(reference: str, config_path: Path, cwd: Path, *, label: str, needed: bo
         for path in tried:
             if is_file(path):
                 return path
-        places = " and ".join(str(path) for path in tried)
-        raise _wrong(f"{label}: threshold_json", f"seen {reference!r}, but there is no such file; tried {places}")
+        places = " and ".join(shortened(str(path)) for path in tried)
+        raise _wrong(
+            f"{label}: threshold_json", f"seen {shortened(reference)!r}, but there is no such file; tried {places}"
+        )
     beside = sorted(path for path in folder.glob(PATTERN) if is_file(path) and path != config_path)
     if len(beside) > 1:
         names = ", ".join(path.name for path in beside)
@@ -63,7 +75,7 @@ def from_document(document: Table, label: str) -> Thresholds:
     """
     file, faults = examine(ThresholdFile, document, noun="threshold")
     if file is None:
-        raise ConfigError(_told(fault, label) for fault in faults)
+        raise ConfigError(first_faults((_told(fault, label) for fault in faults), label))
     return file.expected_results
 
 

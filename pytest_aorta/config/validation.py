@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from pytest_aorta.config import placeholders, soundness
-from pytest_aorta.config.document import JsonPath, PathFault, Table, path_text
+from pytest_aorta.config.document import JsonPath, PathFault, Places, Table, path_text
 from pytest_aorta.config.fields import EXPECTED, Secret
 from pytest_aorta.config.soundness import shown
 
@@ -40,6 +40,8 @@ _LIMITS = {
     "too_short": ("min_length", "at least this many entries:"),
 }
 _MOST_NAMES_LISTED = 12
+_MOST_HINTS = 20
+_LONGEST_NAME = 100
 
 
 def validate(
@@ -49,22 +51,11 @@ def validate(
 
     `region` says where the document stands in the whole configuration, `noun` what its keys are called.
     """
-    try:
-        return model.model_validate_json(json.dumps(document)), ()
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-    if details[0]["type"] == "json_invalid":
+    result, groups = _read(model, document)
+    if groups is None:
         return None, (PathFault((), "holds text that cannot be stored, expected valid Unicode text"),)
-    problems = [(_place(detail["loc"], document, missing=detail["type"] == "missing"), detail) for detail in details]
-    by_path: dict[JsonPath, list[Any]] = {}
-    for path, detail in problems:
-        by_path.setdefault(path, []).append(detail)
-    found = []
-    for path, group in by_path.items():
-        if _explained_below(path, group, by_path, document):
-            continue
-        found.append(PathFault(path, _sentence(model, path, group, document, region, noun)))
-    return None, tuple(found)
+    wording = _Wording(model, region, noun)
+    return result, tuple(PathFault(path, wording.sentence(path, group)) for path, group in groups.items())
 
 
 def examine(
@@ -78,7 +69,8 @@ def examine(
     """Walk a document and read it as `model`; where the walk found something, types are not judged as well."""
     unsound = tuple(soundness.faults(document, region=region, is_opaque=is_opaque))
     result, typed = validate(model, document, region=region, noun=noun)
-    faults = unsound + tuple(fault for fault in typed if not any(other.touches(fault.path) for other in unsound))
+    known = Places(unsound)
+    faults = unsound + tuple(fault for fault in typed if not known.touch(fault.path))
     return (None if faults else result), faults
 
 
@@ -87,16 +79,18 @@ def validate_pruned(model: type[M], document: Mapping[str, Any], required: Mappi
     rest = json.loads(json.dumps(document))
     for _ in range(8):
         rest = {**required, **rest}
-        result, faults = validate(model, rest)
+        result, groups = _read(model, rest)
         if result is not None:
             return result
-        for fault in faults:
-            _take_out(rest, fault.path)
+        for path in groups or ():
+            _take_out(rest, path)
     return None
 
 
 def near(name: str, names: Iterable[str]) -> str:
     """Give `, did you mean ...?` for the closest of `names`, or nothing."""
+    if len(name) > _LONGEST_NAME:
+        return ""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.7)
     return f", did you mean {close[0]}?" if close else ""
 
@@ -107,6 +101,25 @@ def field_places(model: type[BaseModel], path: JsonPath = ()) -> Iterator[JsonPa
         yield (*path, name)
         for section in _sections(info.annotation):
             yield from field_places(section, (*path, name))
+
+
+def _read(model: type[M], document: Mapping[str, Any]) -> tuple[M | None, dict[JsonPath, list[Any]] | None]:
+    """Read a document as `model`, or give what is wrong by place; None: it cannot be judged at all."""
+    try:
+        return model.model_validate_json(json.dumps(document)), {}
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    if details[0]["type"] == "json_invalid":
+        return None, None
+    groups: dict[JsonPath, list[Any]] = {}
+    for detail in details:
+        groups.setdefault(_place(detail["loc"], document, missing=detail["type"] == "missing"), []).append(detail)
+    above = {path[:length] for path in groups for length in range(len(path))}
+    return None, {
+        path: group
+        for path, group in groups.items()
+        if path not in above or not _explained_below(path, group, document)
+    }
 
 
 def _place(loc: tuple[str | int, ...], document: Mapping[str, Any], *, missing: bool) -> JsonPath:
@@ -126,32 +139,54 @@ def _place(loc: tuple[str | int, ...], document: Mapping[str, Any], *, missing: 
     return tuple(path)
 
 
-def _explained_below(path: JsonPath, group: list[Any], by_path: Mapping[JsonPath, Any], document: Any) -> bool:
-    """Tell whether a value failed as one member of a union while another member says more exactly why."""
+def _explained_below(path: JsonPath, group: list[Any], document: Any) -> bool:
+    """Tell whether a value with faults below failed as one member of a union: the others say more exactly why."""
     if not all(detail["type"] in _KINDS for detail in group):
         return False
     node = document
     for part in path:
         node = node[part]
-    return isinstance(node, (Mapping, list)) and any(
-        len(other) > len(path) and other[: len(path)] == path for other in by_path
-    )
+    return isinstance(node, (Mapping, list))
 
 
-def _sentence(
-    model: type[BaseModel], path: JsonPath, group: list[Any], document: Any, region: JsonPath, noun: str
-) -> str:
-    kinds = {detail["type"] for detail in group}
-    if "missing" in kinds:
-        return "is missing, expected because it is required"
-    if "extra_forbidden" in kinds:
-        return _unknown(model, path, noun)
-    expected = dict.fromkeys(_expected(detail) for detail in group)
-    if "a number" in expected:
-        expected.pop("a whole number", None)
-    where = "the key " if any(detail["loc"][-1:] == ("[key]",) for detail in group) else ""
-    value = path[-1] if where else group[0]["input"]
-    return f"seen {where}{shown(value, (*region, *path))}, expected {' or '.join(expected)}"
+class _Wording:
+    """Puts faults into words; a near miss is looked for in the first of them only, since that takes long."""
+
+    def __init__(self, model: type[BaseModel], region: JsonPath, noun: str) -> None:
+        self._model = model
+        self._region = region
+        self._noun = noun
+        self._hints_left = _MOST_HINTS
+
+    def sentence(self, path: JsonPath, group: list[Any]) -> str:
+        """Say what is wrong at a place."""
+        kinds = {detail["type"] for detail in group}
+        if "missing" in kinds:
+            return "is missing, expected because it is required"
+        if "extra_forbidden" in kinds:
+            return self._unknown(path)
+        expected = dict.fromkeys(_expected(detail) for detail in group)
+        if "a number" in expected:
+            expected.pop("a whole number", None)
+        is_key = any(detail["loc"][-1:] == ("[key]",) for detail in group)
+        seen = f"the key {shown(path[-1], ())}" if is_key else shown(group[0]["input"], (*self._region, *path))
+        return f"seen {seen}, expected {' or '.join(expected)}"
+
+    def _unknown(self, path: JsonPath) -> str:
+        hint = ""
+        if self._hints_left:
+            self._hints_left -= 1
+            hint = self._hint(path)
+        return f"unknown {self._noun}{hint or '; remove it, or see `aorta config schema` for the names'}"
+
+    def _hint(self, path: JsonPath) -> str:
+        name = str(path[-1])
+        known = [field for section in _sections_at(self._model, path[:-1]) for field in section.model_fields]
+        elsewhere = [path_text(place) for place in field_places(self._model) if place[-1] == name and place != path]
+        hint = f", did you mean {elsewhere[0]}?" if elsewhere else near(name, known)
+        if not hint and len(known) <= _MOST_NAMES_LISTED:
+            hint = f", expected one of {', '.join(known)}"
+        return hint
 
 
 def _expected(detail: Any) -> str:
@@ -166,16 +201,6 @@ def _expected(detail: Any) -> str:
         key, words = _LIMITS[kind]
         return f"{words} {context[key]:g}"
     return _KINDS.get(kind) or str(detail["msg"]).lower()
-
-
-def _unknown(model: type[BaseModel], path: JsonPath, noun: str) -> str:
-    name = str(path[-1])
-    known = [field for section in _sections_at(model, path[:-1]) for field in section.model_fields]
-    elsewhere = [path_text(place) for place in field_places(model) if place[-1] == name and place != path]
-    hint = f", did you mean {elsewhere[0]}?" if elsewhere else near(name, known)
-    if not hint and len(known) <= _MOST_NAMES_LISTED:
-        hint = f", expected one of {', '.join(known)}"
-    return f"unknown {noun}{hint or '; remove it, or see `aorta config schema` for the names'}"
 
 
 def _sections_at(model: type[BaseModel], path: JsonPath) -> list[type[BaseModel]]:

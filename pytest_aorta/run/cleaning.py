@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from pytest_aorta.config.redact import REDACTED
 from pytest_aorta.config.settings import Settings, restore
 from pytest_aorta.errors import AortaError, ConfigError
 from pytest_aorta.fleet.ask import Ask
@@ -88,6 +89,11 @@ def _foreign(folder: RunFolder, record: RunRecord) -> str:
             "touched; give the folder its own name again"
         )
     for host, entry in record.hosts.items():
+        if REDACTED in entry.work_dir + entry.state_dir:
+            return (
+                f"run.json cannot say where the folders of {host} are, since a part of their path was taken for a "
+                f"secret; nothing was touched; remove the folder {record.run_id} there yourself"
+            )
         names = (record.run_id, f"{record.run_id}-{host}")
         work, state = PurePosixPath(entry.work_dir).name, PurePosixPath(entry.state_dir).name
         if work not in names or state != f"{work}.node":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_aorta.config.redact import scrub
+from pytest_aorta.config.redact import scrub_line, scrub_value
 
 # The node program cuts overlong lines and says so; what stands before the mark may be the first half of a secret.
 _CUT = re.compile(r"\s*\[\d+ bytes of this line cut\]$")
@@ -17,7 +17,7 @@ def clean_line(line: str, secrets: tuple[str, ...]) -> str:
     """Give a line of a workload's output without secrets, also without the beginning of one at a cut."""
     if not secrets:
         return line
-    cleaned = scrub(line, secrets)
+    cleaned = scrub_line(line, secrets)
     mark = _CUT.search(cleaned)
     if mark is None:
         return cleaned
@@ -34,7 +34,7 @@ def cleaned(value: Any, secrets: tuple[str, ...]) -> Any:
     if not secrets:
         return value
     if isinstance(value, str):
-        return scrub(value, secrets)
+        return scrub_value(value, secrets)
     if isinstance(value, Mapping):
         return {cleaned(key, secrets): cleaned(child, secrets) for key, child in value.items()}
     if isinstance(value, (list, tuple)):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +274,91 @@ def test_any_text_is_settings_or_a_config_error(site: Site, text: str) -> None:
     (site.folder / "run.json").write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(ConfigError):
         site.load_at("run.json")
+
+
+@pytest.mark.parametrize("work_dir", ["work", "./work", "~", "~me/work", "/", "/a/../b", "~/../x", ""])
+def test_a_work_folder_that_depends_on_where_one_stands_is_refused(site: Site, work_dir: str) -> None:
+    assert "expected an absolute directory" in site.minimal_faults(work_dir=work_dir)["work_dir"]
+
+
+@pytest.mark.parametrize("work_dir", ["/data/work", "~/work", "~/"])
+def test_a_work_folder(site: Site, work_dir: str) -> None:
+    assert site.minimal(work_dir=work_dir).config.work_dir == work_dir
+
+
+@pytest.mark.parametrize("field", ["traces", "log"])
+@pytest.mark.parametrize("value", ["/etc/*", "../x", "a/../../x", ""])
+def test_a_workloads_outputs_lie_below_its_folder(site: Site, field: str, value: str) -> None:
+    faults = site.minimal_faults(workload={"command": ["x"], field: value})
+    assert "expected a path below the workload's folder" in faults[f"workload.{field}"]
+
+
+@pytest.mark.parametrize("command", [[""], [" ", "x"], []])
+def test_a_workload_begins_with_a_program(site: Site, command: list[str]) -> None:
+    assert "expected" in site.minimal_faults(workload={"command": command})["workload.command"]
+    site.minimal(workload={"command": ["x", ""]})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {f"timeout_second{index}": 1 for index in range(100_000)},
+        {"gates": [{"metric": "m", "kind": "max", "value": "x"}] * 20_000},
+        {"gates": [{"metric": "m", "kind": "within", "value": 1}] * 20_000},
+        {"multi_node": {"extra_env": {f"A{index}": {"secret": f"s{index}", "z": 1} for index in range(10_000)}}},
+        {"training_overrides": {f"a{index}": "<changeme>" for index in range(20_000)}},
+    ],
+    ids=["unknown", "types", "rules", "secrets", "placeholders"],
+)
+def test_of_very_many_faults_the_first_are_told(site: Site, fields: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        site.minimal(**fields)
+    *first, last = caught.value.faults
+    assert len(first) == 50
+    assert re.fullmatch(r"run\.json: and \d+ more; mend these first", str(last))
+    assert sum("did you mean" in fault.message for fault in first) in {0, 20}
+
+
+def test_very_many_repeated_keys(site: Site) -> None:
+    pairs = ",".join(f'"k{index}": 1' for index in [*range(50_000), *range(50_000)])
+    with pytest.raises(ConfigError, match="given more than once"):
+        site.load(f"{{{pairs}}}")
+
+
+def test_ignored_fields_are_told_within_bounds(site: Site) -> None:
+    node = {f"vpc_i{index}": 1 for index in range(10_000)}
+    warnings = site.minimal(cluster={"transport": "local", "node_dict": {"a": node}}).warnings
+    assert len(warnings) == 51
+    assert "9950 more fields are ignored" in warnings[-1]
+    assert "did you mean vpc_ip?" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"k" * 1_000_000: 1},
+        {"accelerator": "k" * 1_000_000},
+        {"threshold_json": "k" * 1_000_000},
+        {"cluster": "k" * 1_000_000},
+        {"python": "{" + "k" * 1_000_000 + "}"},
+        {"evidence": {"k" * 1_000_000: True}},
+        {"training_overrides": {"k" * 1_000_000 + "<changeme>": 1}},
+        {"multi_node": {"extra_env": {"1" * 1_000_000: 1}}},
+        {"cluster": {"node_dict": {"-" * 1_000_000: {}}}},
+    ],
+    ids=lambda fields: next(iter(fields))[:20],
+)
+def test_long_keys_and_values_are_cut_in_messages(site: Site, fields: dict[str, Any]) -> None:
+    for name, message in site.minimal_faults(**fields).items():
+        assert "..." in name + message
+        assert len(name) < 300
+        assert len(message) < 1000
+
+
+@pytest.mark.parametrize("place", ["name", "env", "cluster"])
+def test_the_redacted_copy_of_a_configuration_is_not_taken_for_one(site: Site, place: str) -> None:
+    container = {**CONTAINER, "name": "<redacted>"} if place == "name" else CONTAINER
+    env = {"HF_TOKEN": "<redacted>"} if place == "env" else {}
+    cluster = {**TWO_NODES, "password": "<redacted>"} if place == "cluster" else TWO_NODES
+    faults = site.minimal_faults(container=container, multi_node={"extra_env": env}, cluster=cluster)
+    assert ["stands where a secret was" in message for message in faults.values()] == [True]

@@ -63,6 +63,36 @@ def test_an_option_with_a_secret_hides_it(site: Site) -> None:
     assert "1234567" not in str(faults)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'multi_node={"extra_env":{"API_TOKEN":["S3cr3tZ"]}}',
+        'multi_node.extra_env={"A":{"secret":"S3cr3tZ","z":1}}',
+        'multi_node.extra_env={"A":{"secret":["S3cr3tZ"]}}',
+        "multi_node.extra_env.API_TOKEN.x=S3cr3tZ",
+        'multi_node={"extra_env":{"API_TOKEN":"S3cr3tZ"',
+        'cluster={"password":"S3cr3tZ","node_dict":7}',
+        'cluster.password={"x":"S3cr3tZ"}',
+        "cluster.password.x=S3cr3tZ",
+        'container={"runtime":{"args":{"registry":{"password":"S3cr3tZ"}}}}',
+        'multi_node.extra_env={"A":{"secret":"S3cr3tZ"},"B C":"S3cr3tZ"}',
+        'multi_node={"extra_env":{"A":{"secret":"S3cr3tZ"}},"master_port":"S3cr3tZ"}',
+    ],
+)
+def test_no_secret_of_an_override_is_told(site: Site, text: str) -> None:
+    faults = site.faults(MINIMAL, sets=[text])
+    assert "S3cr3tZ" not in str(faults)
+    assert faults
+
+
+def test_a_secret_of_a_file_is_not_told_elsewhere(site: Site) -> None:
+    env = {"A": {"secret": "S3cr3tZ"}, "B C": "x"}
+    faults = site.faults({**MINIMAL, "multi_node": {"extra_env": env, "train_script": "/S3cr3tZ"}})
+    assert 'seen the key "B C"' in faults["multi_node.extra_env.B C"]
+    assert "<redacted>" in faults["multi_node.train_script"]
+    assert "S3cr3tZ" not in str(faults)
+
+
 @pytest.mark.parametrize("text", ["gpus_per_node", "=1", "a..b=1", ".a=1"])
 def test_what_is_no_key_and_value_is_refused(site: Site, text: str) -> None:
     assert any("expected KEY=VALUE" in message for message in site.faults(MINIMAL, sets=[text]).values())

@@ -1,12 +1,35 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from pytest_aorta.config.redact import REDACTED, is_secret, is_secret_name, redact, scrub, secrets_in
+from pytest_aorta.config.redact import (
+    REDACTED,
+    is_secret,
+    is_secret_name,
+    redact,
+    scrub,
+    scrub_line,
+    scrub_value,
+    secrets_in,
+)
 
 
 @pytest.mark.parametrize(
-    "name", ["password", "HF_TOKEN", "hf-token", "Secret", "AWS_CREDENTIALS", "X_AUTHORIZATION_Y", "API_KEY", "passwd"]
+    "name",
+    [
+        "password",
+        "HF_TOKEN",
+        "hf-token",
+        "Secret",
+        "AWS_CREDENTIALS",
+        "X_AUTHORIZATION_Y",
+        "API_KEY",
+        "passwd",
+        "API_TOKEN.x",
+        "a.KEY_KEY",
+    ],
 )
 def test_secret_names(name: str) -> None:
     assert is_secret_name(name)
@@ -38,9 +61,48 @@ def test_a_document_loses_its_secrets_and_nothing_else() -> None:
     assert secrets_in(document) == ("42", "s3")
 
 
-def test_ordinary_words_are_not_cut_out_of_texts() -> None:
-    assert scrub("test_run of 12", ("test", "12", "")) == "test_run of 12"
+def test_every_secret_of_four_characters_is_cut_out_of_free_text() -> None:
     assert scrub("got test2 and longpassword", ("test2", "longpassword")) == f"got {REDACTED} and {REDACTED}"
+    assert scrub("the token is hunter, not hunters", ("hunter",)) == f"the token is {REDACTED}, not {REDACTED}s"
+    assert scrub("test_run", ("test", "")) == f"{REDACTED}_run"
+
+
+@pytest.mark.parametrize("secret", ["x1", "abc", "7", "a.c", "+"])
+def test_a_short_secret_is_cut_out_as_a_whole_word(secret: str) -> None:
+    text = f"{secret} ({secret}) ={secret}; a{secret}b {secret}_ 12{secret}34"
+    rest = f"a{secret}b {secret}_ 12{secret}34"
+    assert scrub(text, (secret,)) == f"{REDACTED} ({REDACTED}) ={REDACTED}; {rest}"
+
+
+def test_what_names_something_in_a_document_keeps_ordinary_words() -> None:
+    secrets = ("test", "data", "12", "hunter2")
+    for text in ("test_run_benchmark", "/my data/test 12", "test", "12"):
+        assert scrub_value(text, secrets) == text
+    assert scrub_value("is-hunter2", secrets) == f"is-{REDACTED}"
+    assert scrub_value("/bin/sh: test 12", secrets) == f"/bin/sh: {REDACTED} {REDACTED}"
+
+
+def test_what_belongs_to_other_programs_is_free_text() -> None:
+    document = {"multi_node": {"extra_env": {"PLAIN": "hunter"}}, "accelerator": "hunter"}
+    assert redact(document, ("hunter",)) == {
+        "multi_node": {"extra_env": {"PLAIN": REDACTED}},
+        "accelerator": "hunter",
+    }
+
+
+def test_a_line_of_json_stays_one() -> None:
+    line = '{"aorta": "step", "step": 12, "note": "is step 12", "n": [98765, true, 1.5]}\n'
+    assert scrub_line(line, ("absent",)) == line
+    scrubbed = scrub_line(line, ("step", "12", "98765", "True"))
+    assert scrubbed.endswith("}\n")
+    assert json.loads(scrubbed) == {
+        "aorta": "step",
+        "step": 12,
+        "note": f"is {REDACTED} {REDACTED}",
+        "n": [REDACTED, True, 1.5],
+    }
+    for broken in ('{"a": hunter}', "hunter", "{" * 50_000 + "hunter"):
+        assert "hunter" not in scrub_line(broken, ("hunter",))
 
 
 def test_a_secret_inside_a_longer_one_leaves_no_rest() -> None:

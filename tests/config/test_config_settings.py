@@ -36,6 +36,20 @@ def test_secrets_are_all_named_also_as_json_shows_them(secretive: Settings) -> N
     assert set(secretive.secrets()) == {"tok-123", "98765", 'q"uote', 'q\\"uote', "s3cret!"}
 
 
+def test_each_line_of_a_secret_is_one(site: Site) -> None:
+    text = "-----BEGIN KEY-----\r\nMIIabcdef\n  short\n\tMIIghijkl \n"
+    found = site.minimal(multi_node={"extra_env": {"MY_KEY": text}}).secrets()
+    assert {text, "-----BEGIN KEY-----", "MIIabcdef", "MIIghijkl"} <= set(found)
+    assert not {"short", ""} & set(found)
+
+
+@pytest.mark.parametrize("password", ["docker", "aorta", "none", "mnt", "cpu", "10.0.0.1", "single", "/data"])
+def test_a_record_can_be_restored_whatever_word_is_secret(site: Site, password: str) -> None:
+    loaded = site.load({**SECRETS, "cluster": {**TWO_NODES, "password": password}})
+    again = restore(json.loads(json.dumps(loaded.document())))
+    assert (again.suite, again.config.container is None) == ("distributed", False)
+
+
 def test_nothing_that_is_written_holds_a_secret(secretive: Settings) -> None:
     written = [repr(secretive), repr(secretive.config.container), json.dumps(secretive.document())]
     written += [file.text for file in secretive.inputs]

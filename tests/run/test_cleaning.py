@@ -169,6 +169,27 @@ def test_a_record_of_another_run_in_this_folder_is_refused(leave: Leave, aorta: 
     assert victim.work.exists()
 
 
+def test_a_record_that_lost_a_part_of_the_path_is_not_taken_for_clean(leave: Leave, aorta: Aorta) -> None:
+    left = leave()
+    (host,) = left.keeper.document.hosts
+    redacted = f"/data/<redacted>/{left.run_id}"
+    left.change(hosts={host: {"work_dir": redacted, "state_dir": f"{redacted}.node"}})
+    result = aorta(clean)
+    assert result.exit_code == 1
+    assert "remove the folder" in result.output
+    assert not closed(left)
+
+
+def test_hosts_that_this_version_cannot_reach_are_not_looked_for_here(leave: Leave, aorta: Aorta) -> None:
+    left = leave()
+    config = left.keeper.document.config
+    left.change(config={**config, "cluster": {**config["cluster"], "transport": "carrier-pigeon"}})
+    result = aorta(clean)
+    assert result.exit_code == 1
+    assert "could not be cleaned: " in result.output
+    assert left.work.exists()
+
+
 def test_a_run_whose_teardown_failed_is_taken_up_again(leave: Leave, aorta: Aorta) -> None:
     left = leave()
     left.keeper.closed((), ("work folders removed: node-a: its node program ended",))
