@@ -117,10 +117,9 @@ def _line_value(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, list):
         return [_line_value(child, secrets) for child in value]
     if isinstance(value, str):
-        return scrub_value(value, secrets)
-    return (
-        REDACTED if len(str(value)) > _SHORT_CHARS and not isinstance(value, bool) and str(value) in secrets else value
-    )
+        return scrub(value, secrets)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return REDACTED if is_number and len(str(value)) > _SHORT_CHARS and str(value) in secrets else value
 
 
 def _is_secret_word(lower: str) -> bool:

@@ -101,6 +101,7 @@ def test_a_line_of_json_stays_one() -> None:
         "note": f"is {REDACTED} {REDACTED}",
         "n": [REDACTED, True, 1.5],
     }
+    assert scrub_line('{"API_TOKEN": "hunter"}', ("hunter",)) == f'{{"API_TOKEN": "{REDACTED}"}}'
     for broken in ('{"a": hunter}', "hunter", "{" * 50_000 + "hunter"):
         assert "hunter" not in scrub_line(broken, ("hunter",))
 

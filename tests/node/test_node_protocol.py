@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_aorta.node.protocol import LINE_LIMIT_BYTES, Assembler, encode
@@ -37,6 +37,7 @@ def fed(assembler: Assembler, pieces: list[bytes]) -> list[dict[str, Any]]:
     return [message for piece in pieces for message in assembler.feed(piece)]
 
 
+@settings(deadline=None)
 @given(st.lists(messages, max_size=5), st.integers())
 def test_messages_survive_any_cutting(sent: list[dict[str, Any]], seed: int) -> None:
     data = b"".join(encode(message, number) for number, message in enumerate(sent))
@@ -45,6 +46,7 @@ def test_messages_survive_any_cutting(sent: list[dict[str, Any]], seed: int) -> 
     assert assembler.counts.garbage == 0
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=5000), st.integers())
 def test_arbitrary_bytes_never_raise(noise: bytes, seed: int) -> None:
     assembler = Assembler(keep_garbage=3)
@@ -52,6 +54,7 @@ def test_arbitrary_bytes_never_raise(noise: bytes, seed: int) -> None:
     assert assembler.feed(b'\n{"id":1}\n')[-1:] == [{"id": 1}]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(encode({"text": "x" * 2500}, 7).splitlines(keepends=True)), max_size=12), st.randoms())
 def test_parts_in_any_order_missing_or_twice(lines: list[bytes], order: random.Random) -> None:
     whole = encode({"text": "y" * 2500}, 8).splitlines(keepends=True)
@@ -62,6 +65,7 @@ def test_parts_in_any_order_missing_or_twice(lines: list[bytes], order: random.R
     assert all(message["text"] in {"x" * 2500, "y" * 2500} for message in received)
 
 
+@settings(deadline=None)
 @given(messages)
 def test_lines_are_short_enough_for_labelled_output(message: dict[str, Any]) -> None:
     assert all(len(line) < LINE_LIMIT_BYTES for line in encode(message, 10**9).split(b"\n"))
