@@ -30,18 +30,18 @@ class _Stretch:
     charged_ns: float
 
 
-def kernel_medians(ranks: Sequence[RankColumns]) -> dict[int, float]:
-    """Give the fleet's duration of each kernel and grid: the median over ranks of each rank's own median, in ns.
+def kernel_medians(ranks: Sequence[RankColumns], min_ranks: int = 2) -> dict[int, float]:
+    """Give the duration of each kernel and grid, in ns: the median over ranks of each rank's own median.
 
-    Only of kernels that two ranks or more ran beside no communication: beside a collective that spins the same kernels
-    run slower, which would blame the ranks that wait.
+    Only of kernels that enough ranks ran beside no communication: beside a collective that spins the same kernels run
+    slower, which would blame the ranks that wait.
     """
     found: dict[int, list[int]] = {}
     for rank in ranks:
         for key, median_ns in zip(rank.kernels.key.tolist(), rank.kernels.median_ns.tolist(), strict=True):
             if median_ns > 0:
                 found.setdefault(key, []).append(median_ns)
-    return {key: float(np.median(medians)) for key, medians in found.items() if len(medians) > 1}
+    return {key: float(np.median(medians)) for key, medians in found.items() if len(medians) >= min_ranks}
 
 
 def kernel_slowdown(rank: RankColumns, fleet_ns: dict[int, float]) -> float | None:
@@ -50,9 +50,7 @@ def kernel_slowdown(rank: RankColumns, fleet_ns: dict[int, float]) -> float | No
     return float(np.median(ratios)) if ratios else None
 
 
-def kind_of_lateness(
-    late: int, charges: Charges, waits: Sequence[Waits], ranks: Sequence[RankColumns], fleet_ns: dict[int, float]
-) -> Kind:
+def kind_of_lateness(late: int, charges: Charges, waits: Sequence[Waits], ranks: Sequence[RankColumns]) -> Kind:
     """Name the one component that explains at least 80 % of what the rank is charged for arriving late itself.
 
     Each stretch of collectives in which it was the last is looked at as a whole, from the end of the collective before
@@ -61,7 +59,8 @@ def kind_of_lateness(
     """
     charged_ns = 0.0
     explained_ns: dict[Kind, float] = {"host": 0.0, "device": 0.0, "compute": 0.0, "copy": 0.0}
-    slow_ratio = _slow_ratio(ranks[late], fleet_ns)
+    others = [rank for member, rank in enumerate(ranks) if member != late]
+    slow_ratio = _slow_ratio(ranks[late], kernel_medians(others, min_ranks=1))
     for stretch in _stretches(late, charges, waits):
         charged_ns += stretch.charged_ns
         for kind, extra_ns in _extras(late, waits[stretch.group].matched, ranks, stretch, slow_ratio):
@@ -105,12 +104,12 @@ def _extras(
     yield "copy", float(copy_ns)
 
 
-def _slow_ratio(rank: RankColumns, fleet_ns: dict[int, float]) -> float:
-    """Give the share of a rank's computation that it would not have needed with the fleet's kernel durations."""
+def _slow_ratio(rank: RankColumns, others_ns: dict[int, float]) -> float:
+    """Give the share of a rank's computation that it would not have needed with the others' kernel durations."""
     if not rank.kernels.all_ns:
         return 0.0
-    rows = _measured(rank, fleet_ns)
-    spared_ns = sum(total_ns * max(0.0, 1 - fleet_ns[key] / median_ns) for key, median_ns, total_ns in rows)
+    rows = _measured(rank, others_ns)
+    spared_ns = sum(total_ns * max(0.0, 1 - others_ns[key] / median_ns) for key, median_ns, total_ns in rows)
     return spared_ns / rank.kernels.all_ns
 
 

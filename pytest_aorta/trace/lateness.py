@@ -87,7 +87,7 @@ def analyze(columns: Sequence[RankColumns]) -> Lateness:
     num_steps = median(rank.num_steps for rank in ranks) if ranks else 0.0
     waits = waits_of(matching, ranks)
     why = _why_nothing(ranks, matching, waits, num_steps)
-    judged = _Judged(why=why) if why else _judge(ranks, waits, fleet_ns, num_steps)
+    judged = _Judged(why=why) if why else _judge(ranks, waits, num_steps)
     return Lateness(
         matched_ratio=matching.matched_ratio,
         straggler=None if judged.why else judged.candidate,
@@ -126,9 +126,7 @@ def _why_nothing(ranks: Sequence[RankColumns], matching: Matching, waits: Sequen
     return ""
 
 
-def _judge(
-    ranks: Sequence[RankColumns], waits: Sequence[Waits], fleet_ns: dict[int, float], num_steps: float
-) -> _Judged:
+def _judge(ranks: Sequence[RankColumns], waits: Sequence[Waits], num_steps: float) -> _Judged:
     charges = charge(waits, len(ranks))
     shares = tuple(share_of(place, rank, waits) for place, rank in enumerate(ranks))
     late = max(range(len(ranks)), key=lambda place: charges[place].total_ns)
@@ -136,7 +134,7 @@ def _judge(
     delays_ms = [_ms(charged.total_ns) / num_steps for charged in charges]
     candidate = None
     if mine.total_ns > 0:
-        kind = kind_of_lateness(late, mine, waits, ranks, fleet_ns)
+        kind = kind_of_lateness(late, mine, waits, ranks)
         candidate = Candidate(ranks[late].rank, kind, delays_ms[late], mine.share_last)
     median_step_ms = median(step_ms for rank in ranks for step_ms in rank.step_times_ms)
     return _Judged(

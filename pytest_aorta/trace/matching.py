@@ -110,10 +110,13 @@ def _match_group(group: str, ranks: Sequence[RankColumns], places: Mapping[int, 
 
 
 def _by_count(counts: Sequence[Places], signatures: Sequence[Places]) -> list[Places] | None:
-    """Match by sequence number; None when it is not recorded, does not rise by one, or pairs different messages."""
+    """Match by sequence number; None when it is not recorded, does not rise by one, or pairs different messages.
+
+    It may rise by more where an event was lost, or between the windows of a profile.
+    """
     for count in counts:
         rises = np.diff(count)
-        if (count == NONE).any() or (rises < 1).any() or (rises.size and np.median(rises) != 1):
+        if (count == NONE).any() or (rises.size and rises.min() != 1):
             return None
     common = counts[0]
     for count in counts[1:]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
+import zlib
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -59,7 +61,7 @@ def unpacked(content: bytes) -> RankColumns:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays["header"].tobytes())
         version = header["version"]
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise TraceError(f"columns of collectives: cannot be read ({error}); expected what packed() gave") from error
     if version != VERSION:
         raise TraceError(f"columns of collectives: version {version}, expected {VERSION}; analyze the traces again")

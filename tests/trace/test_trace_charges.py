@@ -1,0 +1,115 @@
+"""Who is charged for the waiting of others, with the amounts worked out in the test."""
+
+from fractions import Fraction
+from math import comb
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_aorta.trace.charges import charge
+from pytest_aorta.trace.collectives import RankColumns
+from pytest_aorta.trace.matching import match
+from pytest_aorta.trace.significance import binomial_tail, stands_out
+from pytest_aorta.trace.simulated import columns, message
+from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
+from pytest_aorta.trace.waiting import waits_of
+
+
+def collective(start: float, end: float, *members: int) -> TraceEvent:
+    event = kernel(start, end - start, COMMUNICATION)
+    event["args"] |= message(members)
+    return event
+
+
+def rank_of(rank: int, *events: TraceEvent) -> RankColumns:
+    (found,) = columns([document([kernel(0, 1), *events], rank=rank)])
+    return found
+
+
+def charged_ns(*ranks: RankColumns) -> list[float]:
+    return [charges.total_ns for charges in charge(waits_of(match(ranks), ranks), len(ranks))]
+
+
+def test_the_last_is_charged_the_median_exposed_wait_of_the_others() -> None:
+    # The others wait 20, 10 and 5 µs, of which 4 µs of the 10 are spent computing: the median is 6.
+    ranks = [
+        rank_of(0, collective(10, 40, 0, 1, 2, 3)),
+        rank_of(1, collective(20, 40, 0, 1, 2, 3), kernel(22, 4)),
+        rank_of(2, collective(25, 40, 0, 1, 2, 3)),
+        rank_of(3, collective(30, 40, 0, 1, 2, 3)),
+    ]
+    assert charged_ns(*ranks) == [0, 0, 0, 6_000]
+
+
+def test_waiting_that_is_hidden_by_computation_costs_nothing() -> None:
+    ranks = [rank_of(0, collective(10, 40, 0, 1), kernel(10, 20)), rank_of(1, collective(30, 40, 0, 1))]
+    assert charged_ns(*ranks) == [0, 0]
+
+
+# Rank 2 is late in the pair (1, 2); rank 1 waited for it and so comes late to the pair (0, 1).
+#   rank 0            |wwwwwwwwwwwwwwwwwww|T|    0 and 1: [20, 62), transfer 2
+#   rank 1   |wwwwwwwwwwwwwwwwwww|TT|      |T|   1 and 2: [10, 54), transfer 4; then [60, 62)
+#   rank 2                       |TT|            1 and 2: [50, 54)
+FIRST = rank_of(0, collective(20, 62, 0, 1))
+MIDDLE = rank_of(1, collective(10, 54, 1, 2), kernel(54, 6), collective(60, 62, 0, 1))
+LAST = rank_of(2, kernel(1, 49), collective(50, 54, 1, 2))
+
+
+def test_a_rank_that_waited_elsewhere_passes_its_charge_on() -> None:
+    assert charged_ns(FIRST, MIDDLE, LAST) == [0, 0, 40_000 + 40_000]
+
+
+def test_no_more_is_passed_on_than_the_rank_waited() -> None:
+    middle = rank_of(1, collective(40, 54, 1, 2), kernel(54, 6), collective(60, 62, 0, 1))
+    assert charged_ns(FIRST, middle, LAST) == [0, 30_000, 10_000 + 10_000]
+
+
+def test_waiting_before_the_last_collective_of_the_same_group_is_not_passed_on() -> None:
+    first = rank_of(0, collective(55, 58, 0, 1), collective(60, 102, 0, 1))
+    middle = rank_of(1, collective(10, 54, 1, 2), collective(55, 58, 0, 1), kernel(58, 42), collective(100, 102, 0, 1))
+    assert charged_ns(first, middle, LAST) == [0, 40_000, 40_000]
+
+
+def test_a_charge_is_passed_on_through_several_groups() -> None:
+    third = rank_of(2, collective(5, 49, 2, 3), kernel(49, 1), collective(50, 54, 1, 2))
+    fourth = rank_of(3, kernel(1, 44), collective(45, 49, 2, 3))
+    assert charged_ns(FIRST, MIDDLE, third, fourth) == [0, 0, 0, 3 * 40_000]
+
+
+def test_no_charge_is_lost_or_made() -> None:
+    amounts = charged_ns(FIRST, MIDDLE, LAST)
+    (pair, other) = waits_of(match([FIRST, MIDDLE, LAST]), [FIRST, MIDDLE, LAST])
+    assert sum(amounts) == pair.exposed_ns.sum() + other.exposed_ns.sum()
+
+
+def test_how_often_a_rank_was_last_and_should_have_been() -> None:
+    _, middle, last = charge(waits_of(match([FIRST, MIDDLE, LAST]), [FIRST, MIDDLE, LAST]), 3)
+    assert (middle.num_last, middle.num_collectives, middle.num_expected) == (1, 2, Fraction(1))
+    assert (last.share_last, last.num_expected) == (1.0, Fraction(1, 2))
+    assert last.chance_of_share == 0.5
+
+
+@pytest.mark.parametrize(("num_hits", "expected"), [(0, 1.0), (1, 1 - 0.75**3), (3, 1 / 64), (4, 0.0)])
+def test_binomial_tail(num_hits: int, expected: float) -> None:
+    assert binomial_tail(num_hits, 3, Fraction(1, 4)) == pytest.approx(expected, rel=1e-15)
+
+
+def test_binomial_tail_of_many_trials_is_exact() -> None:
+    share = Fraction(1, 64)
+    tail = sum(comb(3000, hits) * share**hits * (1 - share) ** (3000 - hits) for hits in range(80, 3001))
+    assert binomial_tail(80, 3000, share) == float(tail)
+
+
+@given(st.integers(1, 40), st.fractions(0, 1))
+def test_a_binomial_tail_falls_from_one(num_trials: int, share: Fraction) -> None:
+    tails = [binomial_tail(hits, num_trials, share) for hits in range(num_trials + 2)]
+    assert tails[0] == 1.0
+    assert tails[-1] == 0.0
+    assert tails == sorted(tails, reverse=True)
+
+
+def test_standing_out_is_more_than_three_scaled_deviations() -> None:
+    others = [1.0, 2.0, 3.0, 4.0, 5.0]  # the median is 3, its absolute deviations' median 1
+    assert not stands_out(3 + 3 * 1.4826, others, 3)
+    assert stands_out(3 + 3 * 1.4826 + 1e-9, others, 3)

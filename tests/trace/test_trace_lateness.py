@@ -1,0 +1,257 @@
+"""Who is named late, and why: planted lateness is found, and nothing else is."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_aorta.trace import synthetic
+from pytest_aorta.trace.lateness import Candidate, Lateness, analyze
+from pytest_aorta.trace.packing import packed, unpacked
+from pytest_aorta.trace.ranks import summarize
+from pytest_aorta.trace.simulated import Job, Planted, columns, simulate
+from pytest_aorta.trace.simulated import Lateness as Kind
+from pytest_aorta.trace.synthetic import COMMUNICATION, document, kernel
+
+TRACES = Path(__file__).parents[3] / "shared" / "traces"
+EXPECTED = TRACES / "expected.json"
+corpus = pytest.mark.skipif(not EXPECTED.is_file(), reason="the corpus of traces (../shared/traces) is not here")
+KINDS: tuple[Kind, ...] = ("host", "device", "compute", "copy")
+
+
+def late_ranks() -> dict[str, Any]:
+    found = dict(json.loads(EXPECTED.read_text())["late_ranks"]) if EXPECTED.is_file() else {}
+    return {name: entry for name, entry in found.items() if not name.startswith("_")}
+
+
+def lateness_of(job: Job) -> Lateness:
+    return analyze(columns(simulate(job)))
+
+
+def named(found: Lateness) -> tuple[int | None, str] | None:
+    return None if found.straggler is None else (found.straggler.rank, found.straggler.kind)
+
+
+@corpus
+@pytest.mark.parametrize("name", late_ranks())
+def test_real_traces_name_whom_they_should(name: str) -> None:
+    expected = late_ranks()[name]
+    found = summarize(TRACES / name, with_lateness=True).lateness
+    assert found is not None
+    straggler = None if found.straggler is None else {"rank": found.straggler.rank, "kind": found.straggler.kind}
+    assert straggler == expected["straggler"]
+    assert found.matched_ratio == 1.0
+    # The figures there count kernels without metadata too, and memset not as computation.
+    tolerance_ms = 0.2
+    for rank, delay_ms, share in zip(
+        found.ranks, expected["caused_delay_ms_per_step"], expected["share_last"], strict=True
+    ):
+        assert rank.caused_delay_ms_per_step == pytest.approx(delay_ms, abs=tolerance_ms)
+        assert rank.share_last == pytest.approx(share, abs=0.03)
+
+
+@corpus
+def test_nothing_of_a_real_transfer_is_hidden_although_overlap_says_so() -> None:
+    found = summarize(TRACES / "h200_fsdp2", with_lateness=True)
+    assert found.lateness is not None
+    assert found.ranks[0].true_overlap_ratio == pytest.approx(0.18, abs=0.01)
+    assert found.lateness.ranks[0].hidden_transfer_ratio == 0.0
+
+
+@pytest.mark.parametrize("num_ranks", [2, 8])
+@pytest.mark.parametrize("kind", KINDS)
+def test_planted_lateness_is_found_with_its_kind(kind: Kind, num_ranks: int) -> None:
+    found = lateness_of(Job(num_ranks=num_ranks, jitter_ratio=0.01, planted=(Planted(1, kind, 0.1),)))
+    assert named(found) == (1, kind)
+    # A tenth of 10 segments of 4 kernels of 250 µs is 1 ms a step.
+    assert found.ranks[1].caused_delay_ms_per_step == pytest.approx(1.0, rel=0.1)
+    assert found.straggler == found.largest_candidate
+    assert found.why == ""
+
+
+def test_two_causes_of_one_size_are_no_kind() -> None:
+    planted = (Planted(1, "host", 0.05), Planted(1, "compute", 0.05))
+    assert named(lateness_of(Job(planted=planted))) == (1, "unknown")
+
+
+def test_a_slower_device_shows_in_its_kernels() -> None:
+    found = lateness_of(Job(planted=(Planted(5, "device", 0.1),)))
+    slowdowns = [rank.kernel_slowdown_ratio for rank in found.ranks]
+    assert slowdowns == pytest.approx([1.0] * 5 + [1.1] + [1.0] * 2)
+
+
+def test_imbalance_is_the_step_without_waiting_over_the_median() -> None:
+    # 10 segments of 1 ms and 0.2 ms of transfer are 12 ms, with a tenth more computation 13 ms.
+    found = lateness_of(Job(planted=(Planted(5, "compute", 0.1),)))
+    assert found.rank_imbalance_ratio == pytest.approx(1 / 12, rel=0.01)
+    assert found.ranks[5].exposed_wait_ms == pytest.approx(0.0, abs=0.01)
+    assert found.ranks[0].exposed_wait_ms == pytest.approx(1.0, rel=0.01)
+    assert found.ranks[0].exposed_transfer_ms == pytest.approx(2.0)
+
+
+def test_equal_ranks_name_nobody_but_give_the_largest_candidate_with_its_cost() -> None:
+    found = lateness_of(Job(jitter_ratio=0.02))
+    assert found.straggler is None
+    assert found.largest_candidate is not None
+    assert 0 < found.largest_candidate.caused_delay_ms_per_step < 0.24
+    assert "under 2% of the median step" in found.why
+
+
+def test_ranks_that_are_late_in_turn_name_nobody() -> None:
+    found = lateness_of(Job(num_ranks=2, jitter_ratio=0.3))
+    assert found.straggler is None
+    assert "which chance alone gives" in found.why
+
+
+def test_of_eight_ranks_or_more_a_straggler_must_stand_out() -> None:
+    # In a step ranks 1 to 7 are late once each, by 1.0 to 2.2 ms; rank 0 nine times by 0.3 ms, which are 2.7 ms.
+    # The median of the others is 1.6 ms, their scaled MAD 0.59: to stand out takes more than 3.4 ms.
+    everyone = (tuple(range(8)),)
+    planted = [Planted(rank, "compute", 0.8 + 0.2 * rank, in_group=rank - 1) for rank in range(1, 8)]
+    planted += [Planted(0, "compute", 0.3, in_group=segment) for segment in range(7, 16)]
+    job = Job(segments=tuple(range(16)), groups=(everyone,) * 16, planted=tuple(planted))
+    found = lateness_of(job)
+    assert found.straggler is None
+    assert found.largest_candidate is not None
+    assert (found.largest_candidate.rank, found.largest_candidate.share_last) == (0, 9 / 16)
+    assert found.why == "the largest candidate is not more than 3 scaled MADs above the other ranks"
+    less = [replace(one, ratio=one.ratio / 4) if one.rank else one for one in planted]
+    assert named(lateness_of(replace(job, planted=tuple(less)))) == (0, "compute")
+
+
+def test_clocks_of_hosts_do_not_enter() -> None:
+    job = Job(jitter_ratio=0.02, planted=(Planted(3, "host", 0.1),))
+    offsets = {rank: 10_000_000.0 * rank for rank in range(8)}
+    assert lateness_of(replace(job, clock_offset_us=offsets)) == lateness_of(job)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_windows_cut_at_different_collectives_do_not_fool_it(counted: bool) -> None:
+    job = Job(num_steps=5, jitter_ratio=0.02, planted=(Planted(3, "compute", 0.1),), counted=counted)
+    found = lateness_of(replace(job, num_cut={0: 1, 2: 3, 3: 2}))
+    assert named(found) == (3, "compute")
+    assert found.matched_ratio is not None
+    assert 0.9 <= found.matched_ratio < 1
+
+
+def test_below_nine_tenths_matched_nothing_is_said() -> None:
+    found = lateness_of(Job(planted=(Planted(3, "compute", 0.1),), num_cut={0: 15}))
+    assert found.matched_ratio == pytest.approx(8 * 15 / (7 * 30 + 15))
+    assert (found.straggler, found.largest_candidate, found.rank_imbalance_ratio) == (None, None, None)
+    assert found.ranks[3].caused_delay_ms_per_step is None
+    assert found.why == "only 53% of the collectives could be matched between ranks, expected 90% or more"
+
+
+def test_without_metadata_nobody_is_named() -> None:
+    found = lateness_of(Job(planted=(Planted(3, "compute", 0.1),), named=False))
+    assert (found.straggler, found.matched_ratio) == (None, 1.0)
+    assert found.why == "no trace says which operation its communication is"
+
+
+def test_one_rank_without_metadata_is_seen_in_the_ratio() -> None:
+    job = Job(planted=(Planted(3, "compute", 0.1),))
+    bare = simulate(replace(job, named=False))[0]
+    found = analyze(columns([bare, *simulate(job)[1:]]))
+    assert (found.num_unnamed, named(found)) == (30, (3, "compute"))
+
+
+# Four ranks: pairs (0, 1), (2, 3) meet often, pairs (0, 2), (1, 3) seldom.
+TWO_WAYS = (((0, 1), (2, 3)), ((0, 2), (1, 3)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_late_in_one_group_waits_in_another_and_is_not_blamed_for_it(kind: Kind) -> None:
+    job = Job(num_ranks=4, num_steps=4, segments=(0, 0, 0, 1) * 3, groups=TWO_WAYS, jitter_ratio=0.01)
+    found = lateness_of(replace(job, planted=(Planted(3, kind, 0.1, in_group=0),)))
+    assert named(found) == (3, kind)
+    # Rank 2 comes late to rank 0 only because it waited for rank 3: its own part stays small.
+    delays_ms = [rank.caused_delay_ms_per_step or 0.0 for rank in found.ranks]
+    assert delays_ms[2] < 0.05 * delays_ms[3]
+
+
+def test_the_order_of_ranks_changes_nothing() -> None:
+    found = columns(simulate(Job(jitter_ratio=0.02, planted=(Planted(3, "device", 0.1),))))
+    assert analyze(found[::-1]) == analyze(found)
+
+
+def test_columns_that_travelled_as_bytes_give_the_same() -> None:
+    found = columns(simulate(Job(jitter_ratio=0.02, planted=(Planted(3, "copy", 0.1),))))
+    assert analyze([unpacked(packed(rank)) for rank in found]) == analyze(found)
+
+
+@pytest.mark.parametrize(
+    ("events", "num_ranks", "why"),
+    [
+        pytest.param([kernel(0, 10)], 1, "lateness needs the traces of two ranks or more", id="one rank"),
+        pytest.param([kernel(0, 10)], 2, "no process group with two observed ranks has a collective", id="none"),
+        pytest.param(
+            [kernel(0, 10), kernel(10, 5, COMMUNICATION)],
+            2,
+            "no trace says which operation its communication is",
+            id="unnamed",
+        ),
+    ],
+)
+def test_what_cannot_be_said_has_a_reason(events: Sequence[Any], num_ranks: int, why: str) -> None:
+    found = analyze(columns(document(events, rank=rank) for rank in range(num_ranks)))
+    assert (found.straggler, found.why) == (None, why)
+
+
+def test_without_steps_nothing_is_given_per_step() -> None:
+    documents = simulate(Job(num_ranks=2))
+    for content in documents:
+        content["traceEvents"] = [event for event in content["traceEvents"] if event["cat"] != "user_annotation"]
+    assert "no profiler steps" in analyze(columns(documents)).why
+
+
+def test_ranks_of_traces_are_judged_when_asked(tmp_path: Path) -> None:
+    job = Job(num_ranks=3, jitter_ratio=0.01, planted=(Planted(2, "host", 0.1),))
+    for rank, content in enumerate(simulate(job)):
+        synthetic.write(tmp_path / f"rank{rank}" / "trace.json.gz", content)
+    plain, asked = summarize(tmp_path), summarize(tmp_path, jobs=2, with_lateness=True)
+    assert plain.lateness is None
+    assert asked.ranks == plain.ranks
+    assert asked.lateness is not None
+    assert named(asked.lateness) == (2, "host")
+    assert asked.lateness == analyze(columns(simulate(job)))
+
+
+def test_lateness_is_not_measured_on_other_sources(tmp_path: Path) -> None:
+    for rank, content in enumerate(simulate(Job(num_ranks=2))):
+        synthetic.write(tmp_path / f"rank{rank}" / "trace.json", content)
+    found = summarize(tmp_path, parser="basic", with_lateness=True).lateness
+    assert found is not None
+    assert found.why == "lateness is measured on the timeline of raw traces only, not by: Basic raw-trace scan"
+
+
+def verdicts(num_ranks: int, num_trials: int, jitter_ratio: float, *planted: Planted) -> Counter[int | None]:
+    jobs = (
+        Job(num_ranks=num_ranks, jitter_ratio=jitter_ratio, planted=planted, seed=seed) for seed in range(num_trials)
+    )
+    found: Counter[int | None] = Counter()
+    for job in jobs:
+        straggler: Candidate | None = lateness_of(job).straggler
+        found[None if straggler is None else straggler.rank] += 1
+    return found
+
+
+# (ranks, trials): some each time, all of them at night (-m slow).
+FEW = [pytest.param(8, 20, id="8-ranks"), pytest.param(64, 2, id="64-ranks")]
+MANY = [pytest.param(num_ranks, 100, id=f"{num_ranks}-ranks-all", marks=pytest.mark.slow) for num_ranks in (8, 64)]
+JITTER = 0.04  # of each kernel, four before each collective
+
+
+@pytest.mark.parametrize(("num_ranks", "num_trials"), FEW + MANY)
+def test_equal_ranks_with_jitter_name_nobody(num_ranks: int, num_trials: int) -> None:
+    for jitter_ratio in (JITTER / 4, JITTER, 2.5 * JITTER):
+        assert verdicts(num_ranks, num_trials, jitter_ratio)[None] >= 0.99 * num_trials
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("num_ranks", "num_trials"), FEW + MANY)
+def test_a_rank_slowed_by_a_twentieth_is_named(num_ranks: int, num_trials: int, kind: Kind) -> None:
+    assert verdicts(num_ranks, num_trials, JITTER, Planted(3, kind, 0.05))[3] >= 0.95 * num_trials
