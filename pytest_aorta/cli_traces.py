@@ -14,6 +14,8 @@ import click
 
 from pytest_aorta.trace.discovery import find_traces
 from pytest_aorta.trace.kernels import longest
+from pytest_aorta.trace.lateness import Candidate, Lateness, RankLateness
+from pytest_aorta.trace.lateness_metrics import lateness_quantities
 from pytest_aorta.trace.metrics import aggregate, quantities, shares
 from pytest_aorta.trace.ranks import FileError, Summaries, summarize
 from pytest_aorta.trace.summary import RankSummary
@@ -29,6 +31,12 @@ _HEADINGS = (
     *("rank", "device", "total ms", "compute %", "comm %", "exposed %", "overlap %", "idle %", "host wait %"),
     *("steps", "step ms", "lost", "file"),
 )
+_LATENESS_HEADINGS = (
+    *("rank", "device", "waits ms", "caused ms", "last %", "exposed transfer ms", "hidden %", "imbalance %"),
+    "kernels",
+)
+_SINGLE = Lateness(why="lateness needs the traces of two ranks or more")
+_MAX_BANDWIDTHS = 12
 _NO_VALUE = "—"
 _EPILOG = "Example: aorta traces aorta_results/RUN_ID --json"
 
@@ -74,14 +82,28 @@ def traces(context: click.Context, paths: Sequence[Path], *, as_json: bool, jobs
 def document(found: Summaries) -> dict[str, Any]:
     """Give what `--json` prints; metric names and units are those of metrics.json."""
     whole = aggregate(found.ranks)
+    lateness = found.lateness or _SINGLE
     return {
         "ranks": [_rank_row(rank) for rank in found.ranks],
         "aggregate": {
             **{name: quantity.value for name, quantity in quantities(found.ranks).items()},
+            **{name: quantity.value for name, quantity in lateness_quantities(lateness).items()},
             "num_ranks": whole.num_ranks,
             "source": whole.source,
             "label": whole.label,
             "why": whole.why,
+        },
+        "matched_ratio": lateness.matched_ratio,
+        "straggler": _candidate_row(lateness.straggler),
+        "largest_candidate": _candidate_row(lateness.largest_candidate),
+        "lateness": {
+            "why": lateness.why,
+            "num_steps": lateness.num_steps,
+            "num_matched": lateness.num_matched,
+            "num_matchable": lateness.num_matchable,
+            "num_unnamed": lateness.num_unnamed,
+            "ranks": [asdict(rank) for rank in lateness.ranks],
+            "bus_bandwidth": [asdict(row) for row in lateness.bandwidths],
         },
         "errors": [asdict(error) for error in found.errors],
     }
@@ -96,10 +118,10 @@ def _read(paths: Sequence[Path], jobs: int | None) -> Summaries:
         if not below:
             empty.append(FileError(_shown(path), f"{_shown(path)}: holds no trace; expected *.json or *.json.gz files"))
     root = Path(os.path.commonpath([path.parent.parent if path.is_file() else path for path in paths]))
-    found = summarize(root, list(files), jobs=jobs)
+    found = summarize(root, list(files), jobs=jobs, with_lateness=len(files) > 1)
     ranks = tuple(_with_shown_files(rank, root) for rank in found.ranks)
     errors = (FileError(_shown(root / error.file), error.error) for error in found.errors)
-    return Summaries(ranks, (*empty, *errors))
+    return Summaries(ranks, (*empty, *errors), found.lateness)
 
 
 def _shown(path: Path) -> str:
@@ -117,6 +139,10 @@ def _rank_row(rank: RankSummary) -> dict[str, Any]:
     row["top_kernels"] = [asdict(kernel) for kernel in rank.top_kernels]
     row["copies"] = [asdict(copies) for copies in rank.copies]
     return row
+
+
+def _candidate_row(candidate: Candidate | None) -> dict[str, Any] | None:
+    return None if candidate is None else asdict(candidate)
 
 
 def _show(found: Summaries, *, as_json: bool) -> None:
@@ -139,6 +165,7 @@ def _report(found: Summaries) -> Iterator[str]:
     yield from _table((_HEADINGS, *(_cells(rank) for rank in found.ranks)))
     yield "Shares are of the whole trace; overlap is of communication and includes waiting for other ranks."
     yield from _metrics(found.ranks)
+    yield from _lateness(found.lateness)
     yield from _top_kernels(found.ranks)
     for warning in dict.fromkeys(warning for rank in found.ranks for warning in rank.warnings):
         yield f"warning: {warning}"
@@ -156,6 +183,55 @@ def _metrics(ranks: Sequence[RankSummary]) -> Iterator[str]:
             yield f"  {name:<30} {quantity.value:>16.4f} {quantity.unit}".rstrip()
     for why, names in missing.items():
         yield f"Not measured, because {why}: {', '.join(names)}"
+
+
+def _lateness(found: Lateness | None) -> Iterator[str]:
+    if found is None:
+        return
+    yield ""
+    yield (
+        f"Across ranks: {found.num_matched} of {found.num_matchable} collectives matched, {found.num_unnamed} without "
+        "metadata; times per step"
+    )
+    if any(rank.caused_delay_ms_per_step is not None for rank in found.ranks):
+        yield from _table((_LATENESS_HEADINGS, *(_lateness_cells(rank) for rank in found.ranks)))
+    if found.straggler is not None:
+        yield f"Straggler: {_spoken(found.straggler)}"
+    elif found.largest_candidate is not None:
+        yield f"No straggler: {found.why}. Largest candidate: {_spoken(found.largest_candidate)}"
+    else:
+        yield f"No statement about a straggler: {found.why}" if found.why else "No straggler: no rank was waited for"
+    for row in sorted(found.bandwidths, key=lambda row: not row.is_slow)[:_MAX_BANDWIDTHS]:
+        slow = ", far below like groups" if row.is_slow else ""
+        yield (
+            f"  bus bandwidth {row.gbps:8.2f} GB/s  {row.operation} from {row.size_bytes:,} bytes, "
+            f"{row.num_collectives} in group {row.group}{slow}"
+        )
+
+
+def _spoken(candidate: Candidate) -> str:
+    return (
+        f"rank {candidate.rank}, kind {candidate.kind}: the others wait {candidate.caused_delay_ms_per_step:.2f} ms a "
+        f"step for it, and it is the last in {candidate.share_last:.0%} of its collectives"
+    )
+
+
+def _lateness_cells(rank: RankLateness) -> tuple[str, ...]:
+    def times(*values: float | None) -> Iterator[str]:
+        return (_NO_VALUE if value is None else f"{value:.2f}" for value in values)
+
+    def ratios(*values: float | None) -> Iterator[str]:
+        return (_NO_VALUE if value is None else f"{value:.1%}" for value in values)
+
+    return (
+        _NO_VALUE if rank.rank is None else str(rank.rank),
+        _NO_VALUE if rank.device is None else str(rank.device),
+        *times(rank.exposed_wait_ms, rank.caused_delay_ms_per_step),
+        *ratios(rank.share_last),
+        *times(rank.exposed_transfer_ms),
+        *ratios(rank.hidden_transfer_ratio, rank.imbalance_ratio),
+        _NO_VALUE if rank.kernel_slowdown_ratio is None else f"{rank.kernel_slowdown_ratio:.3f}x",
+    )
 
 
 def _top_kernels(ranks: Sequence[RankSummary]) -> Iterator[str]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import Fault
 from pytest_aorta.metric import Metric, RankValue
+from pytest_aorta.trace.lateness import Lateness
+from pytest_aorta.trace.lateness_metrics import lateness_quantities
 from pytest_aorta.trace.metrics import quantities
 from pytest_aorta.trace.step_log import StepLog, performance
 from pytest_aorta.trace.summary import RankSummary
@@ -16,7 +18,10 @@ WHOLE_TRACE = ("avg_iteration_time_ms", "std_iteration_time_ms", "min_iteration_
 
 
 def collect_metrics(
-    ranks: Sequence[RankSummary], logs: Sequence[StepLog], kernel_log_notes: int | None
+    ranks: Sequence[RankSummary],
+    logs: Sequence[StepLog],
+    kernel_log_notes: int | None,
+    lateness: Lateness | None = None,
 ) -> dict[str, Metric]:
     """Give every metric of a run by its name in metrics.json."""
     notes = Metric(
@@ -25,7 +30,7 @@ def collect_metrics(
         source="kernel logs of all hosts since launch",
         why="the kernel log was not scanned" if kernel_log_notes is None else "",
     )
-    return {**_of_traces(ranks), **_of_step_logs(logs), "kernel_log_notes": notes}
+    return {**_of_traces(ranks), **_of_lateness(lateness), **_of_step_logs(logs), "kernel_log_notes": notes}
 
 
 def unknown_metrics(settings: Settings) -> Iterator[Fault]:
@@ -52,6 +57,20 @@ def _of_traces(ranks: Sequence[RankSummary]) -> dict[str, Metric]:
             why=found.why,
         )
         for name, found in quantities(ranks).items()
+    }
+
+
+def _of_lateness(lateness: Lateness | None) -> dict[str, Metric]:
+    num_steps = 0.0 if lateness is None else lateness.num_steps
+    return {
+        name: Metric(
+            value=_number(found.value),
+            unit=found.unit,
+            source=f"collectives matched between ranks; {num_steps:g} profiled steps",
+            per_rank=_per_rank(found.per_rank),
+            why=found.why,
+        )
+        for name, found in lateness_quantities(lateness).items()
     }
 
 

@@ -16,6 +16,7 @@ from pytest_aorta.stages.collect import Layout
 from pytest_aorta.stages.measures import collect_metrics
 from pytest_aorta.stages.search import is_trace
 from pytest_aorta.stages.source import read_ranks
+from pytest_aorta.trace.lateness import Lateness
 from pytest_aorta.trace.metrics import shares
 from pytest_aorta.trace.ranks import Summaries
 from pytest_aorta.trace.step_log import StepLog, read_step_logs
@@ -40,7 +41,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
         why = "; ".join(told + ([f"and {more} more files"] if more else [])) or "no trace file"
         raise StageError(f"no trace could be read: {why}")
     logs = read_step_logs(root)
-    run.folder.write_metrics(collect_metrics(summaries.ranks, logs, artifacts.kernel_log_notes))
+    run.folder.write_metrics(collect_metrics(summaries.ranks, logs, artifacts.kernel_log_notes, summaries.lateness))
     missing = _missing(run.settings, summaries.ranks)
     checks = (
         *_unreadable(summaries),
@@ -61,7 +62,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
         ranks=tuple(_row(rank) for rank in summaries.ranks),
         missing_ranks=tuple(sorted(missing)),
         checks=checks,
-        notes=(*notes, *warnings, *lost),
+        notes=(*notes, *_straggler(summaries.lateness), *warnings, *lost),
     )
 
 
@@ -114,6 +115,15 @@ def _missing(settings: Settings, ranks: Sequence[RankSummary]) -> set[int]:
         collects_head_only = settings.suite == "single" or not settings.config.multi_node.collect_traces
         expected = (1 if collects_head_only else len(settings.cluster.hosts)) * settings.nproc_per_node
     return set(range(expected)) - {rank.rank for rank in ranks if rank.rank is not None}
+
+
+def _straggler(lateness: Lateness | None) -> Iterator[str]:
+    if lateness is not None and lateness.straggler is not None:
+        late = lateness.straggler
+        yield (
+            f"rank {late.rank} is late (kind: {late.kind}): the others wait {late.caused_delay_ms_per_step:.2f} ms a "
+            f"profiled step for it, and it is the last in {late.share_last:.0%} of its collectives"
+        )
 
 
 def _unreadable(summaries: Summaries) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from pytest_aorta.stages.analyze import OUTPUT
 from pytest_aorta.trace.discovery import find_traces
 from pytest_aorta.trace.ranks import Progress, Summaries, summarize
 from pytest_aorta.trace.sources import tracelens
-from pytest_aorta.trace.sources.choice import why_unusable
+from pytest_aorta.trace.sources.choice import Parser, why_unusable
 from pytest_aorta.trace.sources.workbooks import find_workbooks
 
 REPORTS = "individual_reports"
@@ -58,12 +58,13 @@ def read_ranks(
             why = "; ".join(error.error for error in summaries.errors)
         if parser == "excel":
             raise StageError(f"no Excel report of this run: {why or f'none in {folder}'}; look at test_analyze")
-        return summarize(root, traces, on_progress=on_progress), _instead_of_reports(why)
+        return summarize(root, traces, on_progress=on_progress, with_lateness=True), _instead_of_reports(why)
     if parser == "tracelens":
         jobs = tracelens.num_jobs(traces)
         found = summarize(root, traces, parser=parser, jobs=jobs, on_progress=on_progress)
         return found, (f"TraceLens is that of {tracelens.find()}",)
-    return summarize(root, traces, parser="timeline" if parser == "auto" else parser, on_progress=on_progress), ()
+    timeline: Parser = "timeline" if parser == "auto" else parser
+    return summarize(root, traces, parser=timeline, on_progress=on_progress, with_lateness=True), ()
 
 
 def _writes_reports(settings: Settings) -> bool:

@@ -84,12 +84,16 @@ def _judged(found: Summaries) -> Summaries:
     columns = [
         replace(rank.columns, rank=rank.rank, device=rank.device) for rank in found.ranks if rank.columns is not None
     ]
-    lateness = analyze(columns)
-    others = {rank.label for rank in found.ranks if rank.source not in ("timeline", "cpu-steps")}
-    if others:
-        why = f"lateness is measured on the timeline of raw traces only, not by: {', '.join(sorted(others))}"
-        lateness = Lateness(why=why)
+    lateness = Lateness(why=why) if (why := _why_not_judged(found.ranks)) else analyze(columns)
     return replace(found, ranks=tuple(replace(rank, columns=None) for rank in found.ranks), lateness=lateness)
+
+
+def _why_not_judged(ranks: Sequence[RankSummary]) -> str:
+    sources = {rank.source: rank.label for rank in ranks}
+    others = [label for source, label in sorted(sources.items()) if source not in ("timeline", "cpu-steps")]
+    if others:
+        return f"lateness is measured on the timeline of raw traces only, not by: {', '.join(others)}"
+    return "the traces hold no GPU events" if sources and "timeline" not in sources else ""
 
 
 def _ranked(found: Sequence[RankSummaries | FileError]) -> Summaries:

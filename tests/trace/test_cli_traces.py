@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from pytest_aorta.cli_traces import traces
 from pytest_aorta.trace import synthetic
+from pytest_aorta.trace.simulated import Job, Planted, simulate
 from pytest_aorta.trace.synthetic import COMMUNICATION, kernel, launch, step
 
 KEYS = {
@@ -39,7 +40,8 @@ def test_json_for_programs(folder: Path) -> None:
     result = run(folder, "--json")
     found = document(result)
     assert result.exit_code == 0
-    assert list(found) == ["ranks", "aggregate", "errors"]
+    across = ["matched_ratio", "straggler", "largest_candidate", "lateness"]
+    assert list(found) == ["ranks", "aggregate", *across, "errors"]
     assert [row["rank"] for row in found["ranks"]] == [9, 10]
     assert found["ranks"][0].keys() >= KEYS
     assert found["ranks"][0]["file"] == str(folder / "rank9" / "trace.json.gz")
@@ -114,3 +116,34 @@ def test_what_is_not_measured_says_why(tmp_path: Path) -> None:
     synthetic.write(tmp_path / "t.json", synthetic.document([step(1, 0, 10)]))
     result = run(tmp_path)
     assert "Not measured, because the traces hold no GPU events: avg_compute_ratio" in result.stdout
+
+
+def test_a_straggler_is_named_in_both_ways(tmp_path: Path) -> None:
+    job = Job(num_ranks=3, jitter_ratio=0.01, planted=(Planted(2, "host", 0.1),))
+    for rank, content in enumerate(simulate(job)):
+        synthetic.write(tmp_path / f"rank{rank}" / "trace.json.gz", content)
+    found = document(run(tmp_path, "--json"))
+    assert found["matched_ratio"] == 1.0
+    assert found["straggler"] == found["largest_candidate"]
+    assert found["straggler"].keys() == {"rank", "kind", "caused_delay_ms_per_step", "share_last"}
+    assert (found["straggler"]["rank"], found["straggler"]["kind"]) == (2, "host")
+    assert found["aggregate"]["caused_delay_ms_per_step"] == found["straggler"]["caused_delay_ms_per_step"]
+    assert [row["operation"] for row in found["lateness"]["bus_bandwidth"]] == ["all_reduce"]
+    text = run(tmp_path).stdout
+    assert "Across ranks: 90 of 90 collectives matched, 0 without metadata; times per step\n" in text
+    assert "Straggler: rank 2, kind host: the others wait 1.0" in text
+
+
+def test_when_nobody_is_named_the_reason_and_the_largest_candidate_are(tmp_path: Path) -> None:
+    for rank, content in enumerate(simulate(Job(num_ranks=3, jitter_ratio=0.01))):
+        synthetic.write(tmp_path / f"rank{rank}" / "trace.json.gz", content)
+    found = document(run(tmp_path, "--json"))
+    assert found["straggler"] is None
+    assert found["largest_candidate"]["rank"] in (0, 1, 2)
+    assert "No straggler: the most that a rank caused is 0.0" in run(tmp_path).stdout
+
+
+def test_of_ranks_that_share_nothing_nothing_is_said(folder: Path) -> None:
+    found = document(run(folder, "--json"))
+    assert (found["straggler"], found["largest_candidate"]) == (None, None)
+    assert "No statement about a straggler: no trace says which" in run(folder).stdout
