@@ -129,6 +129,12 @@ def test_the_function_may_lie_in_a_module_of_its_name(place: Path, tmp_path: Pat
     assert summarized(tmp_path, "a").ranks[0].source == "tracelens"
 
 
+def test_its_own_modules_are_not_taken_for_ours(place: Path, tmp_path: Path) -> None:
+    (place / "basic.py").write_text("mine = True\n", "utf-8")
+    install(place, {"__init__.py": f"import basic\nassert basic.mine\n{REPORT}"})
+    assert summarized(tmp_path, "a").ranks[0].source == "tracelens"
+
+
 def test_another_package_of_the_name_is_refused(place: Path, tmp_path: Path) -> None:
     package = install(place, {"__init__.py": "def trace(): ...\n"})
     why = why_unusable("tracelens")
