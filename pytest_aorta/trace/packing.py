@@ -93,10 +93,10 @@ def fitted(columns: RankColumns) -> RankColumns:
 
     What is left out is the beginning, because windows are matched from their ends.
     """
-    tolerance_ns = _FINEST_NS
+    exact, tolerance_ns = columns.computation, _FINEST_NS
     while (size_bytes := len(packed(columns))) > MAX_PACKED_BYTES:
         if tolerance_ns < _COARSEST_NS:
-            columns = replace(columns, computation=columns.computation.coarser(tolerance_ns))
+            columns = replace(columns, computation=exact.coarser(tolerance_ns))
             tolerance_ns *= 4
         else:
             columns = latest(columns, int(columns.num_collectives * 0.9 * MAX_PACKED_BYTES / size_bytes))
