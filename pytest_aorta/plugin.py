@@ -79,8 +79,13 @@ def activation(config: pytest.Config) -> Activation | None:
     no_path = config.args_source is not pytest.Config.ArgsSource.ARGS
     has_last = no_path and (_started_in(config) / option.aorta_report_dir / LAST_RUN).is_file()
     if option.aorta_config:
-        if has_last and option.keyword in REJUDGING_TESTS:
-            run = run or "last"
+        if no_path and option.keyword in REJUDGING_TESTS and not run:
+            if not has_last:
+                raise pytest.UsageError(
+                    f"-k {option.keyword} judges a stored run, and {option.aorta_report_dir}/{LAST_RUN} names none; "
+                    "run without -k first, or name a run with --aorta-run"
+                )
+            run = "last"
         return Activation(_started_in(config) / option.aorta_config, run, "--aorta-config")
     if run:
         return Activation(None, run, "--aorta-run")

@@ -12,7 +12,7 @@ from pytest_aorta.errors import AortaError
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.gating import Step
-from pytest_aorta.run.products import Containers, Execution, Fabric, Rccl, Status, WorkloadTree
+from pytest_aorta.run.products import Accelerator, Containers, Execution, Fabric, Rccl, Status, WorkloadTree
 from pytest_aorta.stages.command import environment, num_channels, rendezvous_address, uses_torchrun, workload_command
 from pytest_aorta.stages.failures import first_causes
 from pytest_aorta.stages.kernel import scan
@@ -60,7 +60,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
         run.give(execution.model_copy(update={"status": "failed", "duration_seconds": duration}))
         stop_phase(run, PHASE)
     bring_logs(run, PHASE, logs)
-    checks = [*_outcome(phase, watch, error)]
+    checks = [*_outcome(phase, watch, error, containers.accelerator)]
     checks += [] if checks else _ranks(settings, watch)
     kernel = scan(run, containers.log_windows, containers.accelerator, watch.pids)
     checks += kernel.checks
@@ -123,8 +123,9 @@ def _status(phase: Phase, error: str) -> Status:
     return "failed" if error or phase.given_up or phase.failed or phase.lost else "completed"
 
 
-def _outcome(phase: Phase, watch: Watch, error: str) -> Iterator[Check]:
+def _outcome(phase: Phase, watch: Watch, error: str, accelerator: Accelerator) -> Iterator[Check]:
     """Say how the workload ended, once, by its first cause."""
+    settings = watch.settings
     if error:
         yield _bad(error, phase, "see why in the Full Log; nothing was measured", fault="rig")
         return
@@ -134,11 +135,17 @@ def _outcome(phase: Phase, watch: Watch, error: str) -> Iterator[Check]:
     for host, cause in first_causes(watch.failures, phase.failed).items():
         log_name = f"{PHASE}-node-{phase.hosts.index(host)}.log"
         if cause.is_refusal:
-            yield _bad(cause.said, phase, "correct base_config or training_overrides", fault="config")
+            yield _bad(cause.said, phase, _after_refusal(settings, accelerator), fault="config")
         else:
             yield _bad(cause.said, phase, f"read {log_name} in the run folder", host)
     for host, why in phase.lost.items():
         yield _bad(f"{host}: {why}", phase, f"check that {host} is up", host, fault="rig")
+
+
+def _after_refusal(settings: Settings, accelerator: Accelerator) -> str:
+    if settings.config.accelerator == "auto" and accelerator == "cpu":
+        return "no GPU was found, so the CPU was taken: check the driver, or use a configuration for the CPU"
+    return "correct base_config or training_overrides"
 
 
 def _bad(reason: str, phase: Phase, next_step: str, host: str | None = None, fault: str = "workload") -> Check:

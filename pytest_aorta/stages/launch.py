@@ -30,10 +30,11 @@ def launch_containers(run: RunContext) -> Containers:
     for host, answer in facts.items():
         run.folder.write_document(run.folder.facts(host), answer)
         log.info("%s: %s, kernel %s, %s CPUs", host, answer["os"], answer["kernel"], answer["cpu_count"])
-    prepared = run.ask({host: Ask("prepare", {"path": run.work_dir(host)}) for host in fleet.hosts})
+    prepared = fleet.perform({host: Ask("prepare", {"path": run.work_dir(host)}) for host in fleet.hosts})
     work_dirs = {host: str(answer["path"]) for host, answer in prepared.items()}
     run.record.hosts({host: HostRecord(work_dir=work_dirs[host], state_dir=run.state_dir(host)) for host in work_dirs})
     run.on_teardown("work folders removed", lambda: _remove(run, work_dirs))
+    prepared.or_raise()
     accelerator = resolve_accelerator(run.settings, facts)
     checks = [*_devices(run.settings, facts, accelerator), *_free_space(prepared)]
     _require_torch(run)

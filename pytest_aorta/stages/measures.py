@@ -16,6 +16,8 @@ from pytest_aorta.trace.summary import RankSummary
 
 WHOLE_TRACE = ("avg_iteration_time_ms", "std_iteration_time_ms", "min_iteration_time_ms", "max_iteration_time_ms")
 
+MAX_HINTS = 20
+
 
 def collect_metrics(
     ranks: Sequence[RankSummary],
@@ -38,7 +40,7 @@ def unknown_metrics(settings: Settings) -> Iterator[Fault]:
     known = tuple(collect_metrics((), (), None))
     for index, gate in enumerate(settings.config.gates):
         if gate.metric not in known:
-            near = difflib.get_close_matches(gate.metric, known, n=1)
+            near = difflib.get_close_matches(gate.metric[:80], known, n=1) if index < MAX_HINTS else []
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             yield Fault(f"gates[{index}].metric", f"no metric is called {gate.metric!r}; {hint}")
 

@@ -133,8 +133,8 @@ def _unreadable(summaries: Summaries) -> Iterator[Check]:
             state="failed",
             fault="rig",
             subtest=False,
-            reason=error.error,
-            next_step="was the rank killed while it wrote its trace? See its log",
+            reason=f"{error.file}{error.error.removeprefix(Path(error.file).name)}",
+            next_step="was the rank killed while it wrote its trace? If it is no trace, narrow workload.traces",
         )
 
 

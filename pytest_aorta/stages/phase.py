@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_aorta.config.redact import scrub
+from pytest_aorta.config.redact import scrub_line
 from pytest_aorta.errors import HostError, LeaseLost
 from pytest_aorta.fleet.ask import Ask, Event
 from pytest_aorta.run.context import RunContext, log
@@ -152,7 +152,7 @@ def scrub_file(path: Path, secrets: tuple[str, ...]) -> None:
         path.open(encoding="utf-8", errors="replace", newline="") as lines,
         partial.open("w", encoding="utf-8", newline="") as kept,
     ):
-        kept.writelines(scrub(line, secrets) for line in lines)
+        kept.writelines(scrub_line(line, secrets) for line in lines)
     partial.replace(path)
 
 

@@ -207,8 +207,9 @@ def _absence(stored: StoredRun | None) -> str:
     if stored is None:
         return ""
     cause = next((s for s in stored.record.stages.values() if s.outcome in {"failed", "interrupted"}), None)
-    why = f": its {cause.name} {cause.outcome} ({bare(cause.reason)})" if cause is not None else ""
-    return f"which run {stored.record.run_id} does not have{why}; run it again with --aorta-config FILE"
+    why = f" ({cause.name}: {bare(cause.reason)})" if cause is not None else ""
+    instead = "run again with --aorta-config FILE, or judge another of `aorta runs` with --aorta-run"
+    return f"which run {stored.record.run_id} does not have{why}; {instead}"
 
 
 def _refuse_unused(option: object) -> None:

@@ -115,13 +115,22 @@ def test_config_beside_k_judges_the_last_run_by_it_and_starts_none(rig: Any) -> 
     assert "judged again 1 time(s)" in rig.aorta("runs", "show", "last", code=0)
 
 
+def test_k_with_a_config_and_without_a_stored_run_is_refused(rig: Any) -> None:
+    rig.configure()
+
+    assert "judges a stored run, and aorta_reports/last_run.json names none" in rig.run(
+        "-k", "test_validate_thresholds", code=4
+    )
+    assert not (rig.path / "aorta_results").exists()
+
+
 def test_run_without_a_result_says_why_it_has_none(rig: Any) -> None:
     rig.configure("--no-traces")
     rig.run(code=1)
 
     output = rig.pytest("-k", "test_validate_thresholds", code=1)
 
-    assert "does not have: its test_collect_traces failed" in output
+    assert "does not have (test_collect_traces: " in output
 
 
 def test_damaged_record_is_told_in_one_sentence(rig: Any) -> None:
