@@ -220,6 +220,20 @@ def test_ranks_of_traces_are_judged_when_asked(tmp_path: Path) -> None:
     assert asked.lateness == analyze(columns(simulate(job)))
 
 
+def test_the_windows_of_a_profile_count_together(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        job = Job(num_ranks=2, jitter_ratio=0.01, planted=(Planted(1, "compute", 0.1),), seed=seed)
+        late_us = dict.fromkeys(range(2), 1_000_000.0 * seed)
+        for rank, content in enumerate(simulate(replace(job, clock_offset_us=late_us))):
+            synthetic.write(tmp_path / f"rank{rank}" / f"trace_{seed}.json", content)
+    found = summarize(tmp_path, with_lateness=True)
+    assert found.errors == ()
+    assert found.lateness is not None
+    assert (found.lateness.num_matched, found.lateness.num_steps) == (2 * 2 * 30, 6)
+    assert named(found.lateness) == (1, "compute")
+    assert found.lateness.ranks[1].caused_delay_ms_per_step == pytest.approx(1.0, rel=0.1)
+
+
 def test_lateness_is_not_measured_on_other_sources(tmp_path: Path) -> None:
     for rank, content in enumerate(simulate(Job(num_ranks=2))):
         synthetic.write(tmp_path / f"rank{rank}" / "trace.json", content)
