@@ -63,9 +63,10 @@ class Breakdown:
 
 def timelines(trace: Trace) -> tuple[Timeline, ...]:
     """Give one timeline for each device that has GPU events, in the order of their numbers."""
-    start_ns, device = column(trace.events.start_ns), column(trace.events.device)
-    order = np.argsort(start_ns, kind="stable")
+    start_ns, end_ns, device = (column(c) for c in (trace.events.start_ns, trace.events.end_ns, trace.events.device))
     launch_start_ns, launch_end_ns = _launches_of(column(trace.events.correlation), trace.launches)
+    # Events that start together have an order of their own, whatever the file's is.
+    order = np.lexsort((launch_end_ns, end_ns, start_ns))
     found = []
     for number, name in enumerate(trace.devices):
         mine = order[device[order] == number] if len(trace.devices) > 1 else order
@@ -73,7 +74,7 @@ def timelines(trace: Trace) -> tuple[Timeline, ...]:
             Timeline(
                 device=name,
                 start_ns=start_ns[mine],
-                end_ns=column(trace.events.end_ns)[mine],
+                end_ns=end_ns[mine],
                 kind=column(trace.events.kind)[mine],
                 name=column(trace.events.name)[mine],
                 launch_start_ns=launch_start_ns[mine],

@@ -78,6 +78,18 @@ def test_host_wait_is_the_part_of_a_gap_in_which_nothing_was_asked_for(tmp_path:
     assert unlinked.host_wait_ratio is None
 
 
+def test_events_that_start_together_have_an_order_of_their_own(tmp_path: Path) -> None:
+    events = [
+        synthetic.copy(0.0, 0.0, "HtoD"),
+        synthetic.copy(0.001, 0.0, "HtoD"),
+        synthetic.kernel(0.001, 0.0, "gemm", correlation=0),
+        synthetic.launch(0.0, 0.001, 0),
+    ]
+    found = [summarized(tmp_path / "t.json", synthetic.document(order)) for order in (events, events[::-1])]
+
+    assert found[0] == found[1]
+
+
 def test_a_step_lasts_from_the_last_gpu_end_of_the_step_before_to_its_own(tmp_path: Path) -> None:
     events = [
         *[step(7, 0, 10), step(8, 10, 10), step(9, 20, 10), step(10, 30, 10), step(11, 40, 10)],
