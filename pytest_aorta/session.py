@@ -78,17 +78,16 @@ class AortaSession:
         status = yield
         return self.validation.without_letter(report, status)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Undo what is left, close the record, and write what reports are made from."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Close the run before reports are written; then keep long logs off the terminal, and the exit code honest."""
         self.validation.finish(session)
-
-    @pytest.hookimpl(trylast=True, specname="pytest_sessionfinish")
-    def pytest_sessionfinish_last(self, session: pytest.Session) -> None:
-        """Keep long logs off the terminal, once the reports have taken them, and the exit code honest."""
-        self.validation.insist(session)
-        if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
-            self.validation.shorten(reporter)
+        try:
+            return (yield)
+        finally:
+            self.validation.insist(session)
+            if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
+                self.validation.shorten(reporter)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say how it went, in at most 25 lines."""

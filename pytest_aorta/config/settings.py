@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from pytest_aorta.config import rules
 from pytest_aorta.config.cluster import Cluster, Host, examine_cluster
@@ -109,7 +110,11 @@ class Settings:
         plain = secrets_in(self._clear_document())
         lines = [line.strip() for secret in plain for line in secret.splitlines() if secret.strip() != line.strip()]
         told = (*plain, *(line for line in lines if len(line) >= SECRET_LINE_CHARS))
-        return tuple(dict.fromkeys((*told, *(json.dumps(secret)[1:-1] for secret in told))))
+        stripped = (*told, *(secret.strip() for secret in told if secret.strip()))
+        written = (
+            form for secret in stripped for form in (json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret))
+        )
+        return tuple(dict.fromkeys((*stripped, *written)))
 
     def _clear_document(self) -> dict[str, Any]:
         config = self.config.model_dump(mode="json", exclude={"cluster"})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,6 +14,8 @@ from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GIVE_UP_AFTER = 3
+# Some senders repeat a signal within moments; only one that comes later is somebody who insists.
+APART_SECONDS = 1.0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -33,6 +37,8 @@ class Interruption:
         self.received: str | None = None
         self._count = 0
         self._held = 0
+        self._closed = False
+        self._last_at = -math.inf
         self._before: dict[signal.Signals, Any] = {}
 
     def install(self) -> None:
@@ -62,12 +68,16 @@ class Interruption:
     def hold_for_good(self) -> None:
         """Hold every further signal back: the run is closed, and only its reports are still to be written."""
         self._held += 1
+        self._closed = True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._count += 1
+        now = time.monotonic()
+        is_insisted = now - self._last_at > APART_SECONDS
+        self._last_at = now
+        self._count += is_insisted
         first = self.received is None
         self.received = self.received or signal.Signals(number).name
-        if self._count >= GIVE_UP_AFTER:
+        if self._count >= GIVE_UP_AFTER and not self._closed:
             self.restore()
             raise KeyboardInterrupt
         if self._held or not first:

@@ -104,7 +104,7 @@ def _floors(run: RunContext, tree: WorkloadTree) -> dict[str, int]:
     for host in tree.root:
         files = known[host]["files"] if host in known else ()  # a folder that is not there yet has none
         run.folder.write_document(run.folder.inventory(host), {entry["path"]: entry["mtime_ns"] for entry in files})
-    return {host: floor_ns(int(clock["wall_ns"])) for host, clock in run.ask(Ask("clock")).items()}
+    return {host: floor_ns(run.settings, int(clock["wall_ns"])) for host, clock in run.ask(Ask("clock")).items()}
 
 
 def _commands(run: RunContext, tree: WorkloadTree, containers: Containers, port: int) -> dict[str, list[str]]:

@@ -111,8 +111,12 @@ def _search(
         if host.name not in answers:
             continue
         # A file that was there before keeps its time of change, to the nanosecond, when it is only renamed.
-        before = set(known[host.name].values())
-        files: list[dict[str, Any]] = [e for e in answers[host.name]["files"] if e["mtime_ns"] not in before]
+        before, times = known[host.name], set(known[host.name].values())
+        files: list[dict[str, Any]] = [
+            entry
+            for entry in answers[host.name]["files"]
+            if entry["mtime_ns"] not in times and entry["mtime_ns"] >= before.get(entry["path"], 0)
+        ]
         traces = [entry for entry in files if is_trace(run.settings, entry["path"])]
         if not traces:
             stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files)

@@ -21,10 +21,16 @@ _ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^\S+: can
 _REFUSAL = re.compile(r"^train\.py: ")
 _PEER_LOST = re.compile(
     r"connection (?:reset|closed) by peer|remote (?:worker|process) (?:hanging|crashing|exited)|broken pipe"
-    r"|ncclRemoteError|socket closed|peer closed|connection was likely closed"
-    r"|timed out waiting|collective operation timeout|watchdog caught",
+    r"|ncclRemoteError|socket (?:closed|timeout)|peer closed|connection was likely closed|caused pair closure"
+    r"|timed out (?:waiting|after \d+ seconds waiting)|read timeout|wait timeout after|collective operation timeout"
+    r"|watchdog caught|communicator was aborted|unhandled system error|failed to recv, got 0 bytes"
+    r"|failed to pass monitoredBarrier|errors while waiting for send/recv|client socket has failed to connect"
+    r"|connection abort|no route to host",
     re.IGNORECASE,
 )
+_HANDLED = re.compile(r"\b(?:WARNING|WARN|INFO|DEBUG)\b|^\[?[WI]\d{4} ")
+# What a rank ends with when an uncaught error or a library's watchdog ends it; anything else is of its own making.
+_FOLLOWERS_CODES = frozenset({1, -6})
 _ENDED_BY_TORCHRUN = frozenset({-15, 143})
 _MAX_WORDS_CHARS = 300
 REFUSED = 2
@@ -42,7 +48,7 @@ class RankFailure:
     @property
     def is_own(self) -> bool:
         """Tell whether the rank failed for a reason of its own, not because a peer was gone."""
-        return not _PEER_LOST.search(self.last_words)
+        return self.code not in _FOLLOWERS_CODES or not _PEER_LOST.search(self.last_words)
 
     def __str__(self) -> str:
         """Give the failure as a clause: `rank 1 exited 13: RuntimeError: …`."""
@@ -70,7 +76,7 @@ class Failures:
             local_rank = int(mark[1])
             if _REFUSAL.match(text):
                 self.refusal = self.refusal or text.strip()[:_MAX_WORDS_CHARS]
-            elif _ERROR.match(text) or _PEER_LOST.search(text):
+            elif _ERROR.match(text) or (_PEER_LOST.search(text) and not _HANDLED.search(text)):
                 self.words[local_rank] = text.strip()[:_MAX_WORDS_CHARS]
             elif text.strip():
                 self.last_lines[local_rank] = text.strip()[:_MAX_WORDS_CHARS]
@@ -87,7 +93,7 @@ class Failures:
     def cause(self, code: int | None) -> Cause:
         """Say who failed first on a host whose command ended with `code`."""
         failed = sorted(self.ranks.values(), key=lambda failure: failure.rank)
-        if self.refusal and any(failure.code == REFUSED for failure in failed):
+        if self.refusal and failed and all(f.code in {REFUSED, *_ENDED_BY_TORCHRUN} for f in failed):
             return Cause(f"the trainer refuses its configuration: {self.refusal}", is_own=True, is_refusal=True)
         for failure in failed:
             failure.last_words = self.words.get(failure.local_rank) or self._last_line(failure)

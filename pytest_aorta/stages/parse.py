@@ -42,7 +42,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
         raise StageError(f"no trace could be read: {why}")
     logs = read_step_logs(root)
     run.folder.write_metrics(collect_metrics(summaries.ranks, logs, artifacts.kernel_log_notes, summaries.lateness))
-    missing = _missing(run.settings, summaries.ranks)
+    missing = _missing(run.settings, summaries.ranks, logs)
     checks = (
         *_unreadable(summaries),
         *_missing_check(run.settings, missing),
@@ -106,11 +106,12 @@ def _row(rank: RankSummary) -> RankRow:
     )
 
 
-def _missing(settings: Settings, ranks: Sequence[RankSummary]) -> set[int]:
-    """Give the ranks without a trace: of nodes x processes, or of the world that the traces themselves tell of."""
+def _missing(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> set[int]:
+    """Give the ranks without a trace: of nodes x processes, or of the world that traces and step logs tell of."""
     workload = settings.config.workload
     if workload is not None and workload.launcher == "none":
-        expected = max((rank.world_size or 0 for rank in ranks), default=0)
+        sizes = [rank.world_size or 0 for rank in ranks] + [step_log.world_size or 0 for step_log in logs]
+        expected = max(sizes, default=0)
     else:
         collects_head_only = settings.suite == "single" or not settings.config.multi_node.collect_traces
         expected = (1 if collects_head_only else len(settings.cluster.hosts)) * settings.nproc_per_node
@@ -144,12 +145,13 @@ def _missing_check(settings: Settings, missing: set[int]) -> Iterator[Check]:
         per_node = settings.nproc_per_node
         hosts = settings.cluster.hosts
         where = sorted({hosts[rank // per_node].name for rank in missing if rank // per_node < len(hosts)})
+        on = f" (on {', '.join(where)})" if where else ""
         yield Check(
             label="[evidence] (check=missing_ranks)",
             state="failed",
             fault="rig",
             subtest=False,
-            reason=f"no trace of rank {names} (on {', '.join(where)}); metrics are those of the others",
+            reason=f"no trace of rank {names} {on}; metrics are those of the others",
             next_step="see the logs of these ranks, or correct gpus_per_node and nproc_per_node",
         )
 
@@ -206,12 +208,24 @@ def _step_logs(ranks: Sequence[RankSummary], logs: Sequence[StepLog], completed:
     """In a run that ended well every rank logged every step and its own good end."""
     if not logs or not completed:
         return
-    problems = [f"rank {log.rank} ended as {log.final['exit']}" for log in logs if log.final.get("exit") == "failed"]
-    most = max(len(log.steps) for log in logs)
-    problems += [f"rank {log.rank} logged {len(log.steps)} of {most} steps" for log in logs if len(log.steps) < most]
-    silent = {rank.rank for rank in ranks if rank.rank is not None} - {log.rank for log in logs}
-    if silent:
-        problems.append(f"rank {_names(sorted(silent))} has a trace but no step log")
+    told_end = any(log.final for log in logs)
+    every_step = {step.number for log in logs for step in log.steps}
+    problems = []
+    for told in logs:
+        num_steps = len({step.number for step in told.steps})
+        if told.final.get("exit", "completed") != "completed":
+            problems.append(f"rank {told.rank} ended as {told.final['exit']}")
+        elif told_end and not told.final:
+            problems.append(f"rank {told.rank} did not log its end")
+        if num_steps < len(every_step):
+            problems.append(f"rank {told.rank} logged {num_steps} of {len(every_step)} steps")
+        if told.num_lost:
+            problems.append(f"{told.num_lost} lines of rank {told.rank} cannot be read")
+    with_trace, with_log = {rank.rank for rank in ranks if rank.rank is not None}, {log.rank for log in logs}
+    if with_trace - with_log:
+        problems.append(f"rank {_names(sorted(with_trace - with_log))} has a trace but no step log")
+    if with_log - with_trace:
+        problems.append(f"rank {_names(sorted(with_log - with_trace))} has a step log but no trace")
     if problems:
         yield Check(
             label="[evidence] (check=step_log)",
@@ -224,15 +238,15 @@ def _step_logs(ranks: Sequence[RankSummary], logs: Sequence[StepLog], completed:
 
 
 def _empty(ranks: Sequence[RankSummary]) -> Iterator[Check]:
-    without = [rank.rank for rank in ranks if rank.total_time_us == 0]
+    without = [rank.rank for rank in ranks if not rank.total_time_us]
     if without:
         yield Check(
             label="[evidence] (check=trace)",
             state="failed",
             fault="rig",
             subtest=False,
-            reason=f"the trace of rank {_names(without)} spans no time at all; nothing was measured",
-            next_step="look at the trace: are its events without durations?",
+            reason=f"the trace of rank {_names(without)} spans no time at all or has no steps; nothing was measured",
+            next_step="look at the trace: are its events without durations, was the profiler ever in its active steps?",
         )
 
 

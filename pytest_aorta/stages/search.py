@@ -15,13 +15,13 @@ from pytest_aorta.run.context import RunContext
 TRACE_FOLDER = "torch_profiler"
 STEP_LOGS = "rank_*_metrics.jsonl"
 EXCLUDED = ("combined_traces", ".cvs-aorta", ".git", "__pycache__")
-# The file server's clock may lag behind the node's.
-TOLERANCE_NS = 60 * 10**9
+# A file server's clock may lag behind the node's; on this machine itself only the clock's coarse ticks count.
+TOLERANCE_NS = {"local": 2 * 10**9, "ssh": 60 * 10**9, "slurm": 60 * 10**9}
 
 
-def floor_ns(wall_ns: int) -> int:
+def floor_ns(settings: Settings, wall_ns: int) -> int:
     """Give the oldest time of change (ns since the epoch) that still counts as made by this run."""
-    return wall_ns - TOLERANCE_NS
+    return wall_ns - TOLERANCE_NS[settings.cluster.transport]
 
 
 def search(

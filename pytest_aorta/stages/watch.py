@@ -105,9 +105,8 @@ class Watch:
     @property
     def heeds_notices(self) -> bool:
         """Tell whether torchrun's notice of a failed rank is final: it is ours, and does not start ranks again."""
-        restarts = any(
-            "max-restarts" in a or "max_restarts" in a for a in self.settings.config.multi_node.extra_torchrun_args
-        )
+        arguments = " ".join(self.settings.config.multi_node.extra_torchrun_args).replace("_", "-")
+        restarts = "--max-restarts" in arguments or "PET_MAX_RESTARTS" in self.settings.environment
         return uses_torchrun(self.settings) and not restarts
 
     @property

@@ -79,6 +79,8 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
             suite=option.aorta_suite,
             cwd=cwd,
         )
+        if stored is not None:
+            settings = _judging_by(settings, restore(stored.record.config))
     elif stored is not None:
         _refuse_unused(option)
         settings = restore(stored.record.config)
@@ -210,6 +212,12 @@ def _absence(stored: StoredRun | None) -> str:
     why = f" ({cause.name}: {bare(cause.reason)})" if cause is not None else ""
     instead = "run again with --aorta-config FILE, or judge another of `aorta runs` with --aorta-run"
     return f"which run {stored.record.run_id} does not have{why}; {instead}"
+
+
+def _judging_by(given: Settings, stored: Settings) -> Settings:
+    """Give the stored run's settings with the limits of another configuration; nothing else of it applies."""
+    limits = {"gates": given.config.gates, "enforce_thresholds": given.config.enforce_thresholds}
+    return replace(stored, thresholds=given.thresholds, config=stored.config.model_copy(update=limits))
 
 
 def _refuse_unused(option: object) -> None:

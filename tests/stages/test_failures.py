@@ -122,3 +122,29 @@ def test_host_whose_ranks_only_lost_their_peers_is_not_named() -> None:
     assert {host: cause.said for host, cause in found.items()} == {
         "b": "b: rank 1 exited 13 (1 more hosts ended after it)"
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("WARNING store: Connection reset by peer, retrying", -11), ("RuntimeError: Connection reset by peer", 3)],
+)
+def test_rank_that_crashed_or_chose_its_exit_code_failed_by_itself(words: str, code: int) -> None:
+    said = cause(f"[default1]:{words}", *block((0, -15), (1, code)))
+
+    assert said.startswith("a: rank 1 ")
+    assert "had not failed until then" not in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "RuntimeError: [gloo] Application timeout caused pair closure",
+        "RuntimeError: [gloo/x.cc] Read timeout [10.0.0.1]:4711",
+        "DistBackendError: NCCL communicator was aborted on rank 0.",
+        "DistNetworkError: The client socket has failed to connect to [n1]:29500",
+    ],
+)
+def test_followers_of_every_kind_are_not_named_beside_the_guilty(words: str) -> None:
+    said = cause(f"[default0]:{words}", "[default1]:ValueError: mine", *block((0, 1), (1, 1)))
+
+    assert said == "a: rank 1 exited 1: ValueError: mine (1 more ranks ended after it)"

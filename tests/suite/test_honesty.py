@@ -99,6 +99,7 @@ p.write_text('\\n'.join(lines[:31]) + '\\n')
     ("text", "told"),
     [
         (ENDED_BADLY, "rank 0 ended as failed; rank 1 ended as failed"),
+        (STOPPED_EARLY, "rank 1 did not log its end"),
         (STOPPED_EARLY, "rank 1 logged 31 of 60 steps"),
         ("good(); os.unlink('out/rank_01_metrics.jsonl')", "rank 1 has a trace but no step log"),
     ],
@@ -107,6 +108,63 @@ def test_step_logs_that_do_not_fit_a_good_run(rig: Any, text: str, told: str) ->
     run_script(rig, text, code=1)
 
     assert told in rig.reason("test_parse_results")
+
+
+def test_missing_rank_of_the_world_that_the_step_logs_tell_of(rig: Any) -> None:
+    run_script(
+        rig,
+        "good(); import shutil; shutil.rmtree('out/torch_profiler/rank1')\n"
+        "for p in pathlib.Path('out').rglob('*.pt.trace.json'):\n"
+        "    d = json.loads(p.read_text()); del d['distributedInfo']; p.write_text(json.dumps(d))",
+        code=1,
+    )
+
+    assert "no trace of rank 1" in rig.reason("test_parse_results")
+
+
+def test_rank_without_steps_has_measured_nothing(rig: Any) -> None:
+    run_script(
+        rig,
+        "good()\np = next(pathlib.Path('out').rglob('sample_1*')); d = json.loads(p.read_text())\n"
+        "d['traceEvents'] = [{'ph': 'X', 'cat': 'cpu_op', 'name': 'x', 'ts': 1.0, 'dur': 1.0}]\n"
+        "p.write_text(json.dumps(d))",
+        code=1,
+    )
+
+    assert "the trace of rank 1 spans no time at all or has no steps" in rig.reason("test_parse_results")
+
+
+def test_trace_whose_time_was_cut_to_whole_seconds_is_not_fresh(rig: Any) -> None:
+    traces = {"command": script(rig, "good()"), "traces": "out/torch_profiler/*/*"}
+    rig.configure(workload=traces)
+    rig.run(code=0)
+    text = "[os.utime(p, (int(p.stat().st_mtime),) * 2) for p in pathlib.Path('out').rglob('*.json')]"
+    rig.configure(workload={**traces, "command": script(rig, text)}, output_dir="second")
+
+    assert "has no trace file" in rig.run(code=1)
+
+
+def test_stage_that_is_asked_for_twice_is_done_once(rig: Any) -> None:
+    (rig.path / "conftest.py").write_text(
+        "import pytest\nfrom _pytest.runner import runtestprotocol\n"
+        "@pytest.hookimpl(tryfirst=True)\n"
+        "def pytest_runtest_protocol(item, nextitem):\n"
+        "    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)\n"
+        "    reports = runtestprotocol(item, nextitem=nextitem, log=False)\n"
+        "    if any(r.failed for r in reports):\n"
+        "        item._initrequest()\n"
+        "        reports = runtestprotocol(item, nextitem=nextitem, log=False)\n"
+        "    [item.ihook.pytest_runtest_logreport(report=r) for r in reports]\n"
+        "    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)\n"
+        "    return True\n",
+        "utf-8",
+    )
+    rig.configure("--exit", "3")
+
+    output = rig.run(code=1)
+
+    assert rig.outcomes()["test_run_benchmark"] == "failed"
+    assert "FAILED: test_run_benchmark" in output
 
 
 def test_two_different_checksums_blame_nobody(rig: Any) -> None:
@@ -139,6 +197,10 @@ def test_trace_that_spans_no_time_is_no_measurement(rig: Any) -> None:
     [
         "import pytest\ndef pytest_collection_modifyitems(items): [i.add_marker(pytest.mark.xfail) for i in items]\n",
         "import pytest\n@pytest.hookimpl(trylast=True)\ndef pytest_sessionfinish(session): session.exitstatus = 0\n",
+        (
+            "import pytest\n@pytest.hookimpl(wrapper=True)\ndef pytest_sessionfinish(session):\n"
+            "    result = yield\n    session.exitstatus = 0\n    return result\n"
+        ),
     ],
 )
 def test_no_plugin_turns_a_failed_verdict_into_exit_code_0(rig: Any, conftest: str) -> None:
