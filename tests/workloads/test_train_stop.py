@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.workloads.vanishing import vanishes
+
 pytest.importorskip("torch", reason="the workload needs torch")
 pytestmark = pytest.mark.torch
 
@@ -157,7 +159,7 @@ def test_a_rank_outlives_no_launcher(
         kill(process.pid)
         assert process.stdout is not None
         process.stdout.read()
-        assert not Path(f"/proc/{child}").exists() or Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
+        assert vanishes(child)
     assert "the launcher of this rank is gone; leaving" in (tmp_path / "stderr").read_text()
 
 
