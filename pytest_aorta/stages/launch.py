@@ -25,6 +25,10 @@ PROBE = (
 
 def launch_containers(run: RunContext) -> Containers:
     """Start the node programs, look at each host, make the work folder, and start the containers if there are any."""
+    # Before anything is made there: a pytest that is killed from here on leaves nothing that `aorta clean` cannot find.
+    run.record.hosts(
+        {h.name: HostRecord(work_dir=run.work_dir(h.name), state_dir=run.state_dir(h.name)) for h in run.group}
+    )
     fleet = run.connect()
     facts = run.ask(Ask("facts"))
     for host, answer in facts.items():
@@ -32,7 +36,6 @@ def launch_containers(run: RunContext) -> Containers:
         log.info("%s: %s, kernel %s, %s CPUs", host, answer["os"], answer["kernel"], answer["cpu_count"])
     prepared = fleet.perform({host: Ask("prepare", {"path": run.work_dir(host)}) for host in fleet.hosts})
     work_dirs = {host: str(answer["path"]) for host, answer in prepared.items()}
-    run.record.hosts({host: HostRecord(work_dir=work_dirs[host], state_dir=run.state_dir(host)) for host in work_dirs})
     run.on_teardown("work folders removed", lambda: _remove(run, work_dirs))
     prepared.or_raise()
     accelerator = resolve_accelerator(run.settings, facts)

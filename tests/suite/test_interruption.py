@@ -112,6 +112,19 @@ def test_sigkill_leaves_nothing_running_and_aorta_clean_does_the_rest(rig: Any, 
     assert "nothing to clean" in rig.aorta("clean", code=0)
 
 
+def test_kill_in_the_first_stage_leaves_nothing_that_clean_does_not_find(rig: Any, waiter: Any) -> None:
+    (rig.path / "sender.py").write_text(
+        SENDER.replace('== "{stage} begins"', '.endswith("CPUs")').format(signal="SIGKILL"), "utf-8"
+    )
+    rig.configure()
+    rig.run("-p", "sender", code=-signal.SIGKILL)
+
+    waiter.until("the node program has left its state", lambda: rig.left_over() != [])
+    rig.aorta("clean", code=0)
+
+    assert rig.left_over() == []
+
+
 def test_running_run_is_not_cleaned(rig: Any, waiter: Any) -> None:
     rig.configure("--hang-at", "5", "--pid-file", "pids")
     child = rig.start()
