@@ -22,6 +22,7 @@ def begin(config: pytest.Config, found: Activation) -> None:
         pytest.UsageError: every fault, one a line (exit 4).
     """
     _refuse_distribution(config)
+    _refuse_choosing_by_the_last_run(config)
     if not config.pluginmanager.has_plugin("subtests"):
         raise pytest.UsageError("gates and hosts are reported as sub-tests; leave out `-p no:subtests`")
     try:
@@ -102,4 +103,14 @@ def _refuse_distribution(config: pytest.Config) -> None:
     if getattr(config.option, "dist", "no") != "no" or getattr(config.option, "numprocesses", None):
         raise pytest.UsageError(
             "the stages of a validation follow each other and cannot be distributed; drop -n/--dist (or give -n0)"
+        )
+
+
+def _refuse_choosing_by_the_last_run(config: pytest.Config) -> None:
+    """A stage needs the ones before it in the same run, so those that failed last time cannot be done by themselves."""
+    options = {"lf": "--last-failed", "stepwise": "--stepwise"}
+    if given := [flag for name, flag in options.items() if getattr(config.option, name, False)]:
+        raise pytest.UsageError(
+            f"{given[0]} leaves out stages that the others need; drop it, or judge a stored run again with -k and "
+            "--aorta-run last"
         )

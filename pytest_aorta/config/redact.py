@@ -65,7 +65,7 @@ def scrub_value(text: str, secrets: Iterable[str]) -> str:
 
 
 def scrub_line(line: str, secrets: Iterable[str]) -> str:
-    """Replace `secrets` in a line of a log; one that is a JSON object stays one: its names and short numbers stay."""
+    """Replace `secrets` in a line of a log; one that is a JSON object stays one: short numbers and plain names stay."""
     if not line.startswith("{"):
         return scrub(line, secrets)
     known = tuple(secrets)
@@ -113,7 +113,12 @@ def _names_something(text: str) -> bool:
 
 def _line_value(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
-        return {key: child if key == "aorta" else _line_value(child, secrets) for key, child in value.items()}
+        return {
+            key if key == "aorta" else scrub_value(key, secrets): child
+            if key == "aorta"
+            else _line_value(child, secrets)
+            for key, child in value.items()
+        }
     if isinstance(value, list):
         return [_line_value(child, secrets) for child in value]
     if isinstance(value, str):

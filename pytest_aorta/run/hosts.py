@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from pathlib import Path
 
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.bare import Bare
@@ -40,3 +41,14 @@ def not_in_this_version(settings: Settings) -> Iterator[Fault]:
             near = difflib.get_close_matches(name, CHECKS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(CHECKS)}"
             yield Fault(f"evidence.{name}", f"no check of this name in this version; {hint}")
+
+
+def clashing_folders(settings: Settings) -> Iterator[Fault]:
+    """Give a work folder that would be the run folder itself: it is removed at the end, results and all."""
+    work_dir = settings.config.work_dir
+    if work_dir is None or settings.cluster.transport != "local":
+        return
+    if Path(work_dir).expanduser().resolve() == settings.output_dir.resolve():
+        yield Fault(
+            "work_dir", f"seen {work_dir}, which is output_dir, expected another folder: it is emptied after the run"
+        )

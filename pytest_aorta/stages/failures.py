@@ -8,6 +8,7 @@ torchrun ended itself, is never named as the cause while another one failed for 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -154,7 +155,14 @@ def _distinct(failures: list[RankFailure]) -> list[RankFailure]:
 
 
 def ended(code: int | None) -> str:
-    """Say how something ended: `exited 13`, `was ended by signal 9`, `did not end`."""
+    """Say how something ended: `exited 13`, `was ended by SIGKILL`, `did not end`."""
     if code is None:
         return "did not end"
-    return f"was ended by signal {-code}" if code < 0 else f"exited {code}"
+    return f"was ended by {_signal_name(-code)}" if code < 0 else f"exited {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal, or a wrong number
+        return f"signal {number}"

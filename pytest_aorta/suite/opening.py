@@ -20,7 +20,7 @@ from pytest_aorta.plugin import LAST_RUN, Activation
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder, new_run_id
 from pytest_aorta.run.gating import Pipeline, Stage, bare
-from pytest_aorta.run.hosts import engine_of, fleet_of, not_in_this_version
+from pytest_aorta.run.hosts import clashing_folders, engine_of, fleet_of, not_in_this_version
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.products import stored_types
 from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, now, read
@@ -90,7 +90,7 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
         raise ConfigError("no configuration; give --aorta-config FILE")
     faults = [*not_in_this_version(settings), *unknown_metrics(settings)]
     if stored is None and not option.collectonly:
-        faults += unusable_parser(settings)
+        faults += [*unusable_parser(settings), *clashing_folders(settings)]
     if faults and not option.collectonly:
         raise ConfigError(faults)
     return Opened(settings, stored, report_dir)

@@ -102,6 +102,7 @@ def test_a_line_of_json_stays_one() -> None:
         "n": [REDACTED, True, 1.5],
     }
     assert scrub_line('{"API_TOKEN": "hunter"}', ("hunter",)) == f'{{"API_TOKEN": "{REDACTED}"}}'
+    assert scrub_line('{"hunter-2": 1, "step": 2}', ("hunter-2", "step")) == f'{{"{REDACTED}": 1, "step": 2}}'
     for broken in ('{"a": hunter}', "hunter", "{" * 50_000 + "hunter"):
         assert "hunter" not in scrub_line(broken, ("hunter",))
 

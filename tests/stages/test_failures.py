@@ -44,7 +44,7 @@ def test_rank_that_torchrun_ended_is_not_named() -> None:
 
 
 def test_killed_rank_is_named_by_its_signal() -> None:
-    assert cause(PEER_LOST.format(r=0), *block((0, 1), (1, -9))).startswith("a: rank 1 was ended by signal 9")
+    assert cause(PEER_LOST.format(r=0), *block((0, 1), (1, -9))).startswith("a: rank 1 was ended by SIGKILL")
 
 
 def test_all_ranks_that_say_the_same_are_said_once() -> None:
@@ -72,7 +72,7 @@ def test_rank_that_waited_in_vain_points_to_those_that_had_not_failed() -> None:
 def test_rank_that_torchrun_ended_is_no_cause_whatever_it_said() -> None:
     said = cause("[default1]:RuntimeError: training step failed", *block((0, -9), (1, -15)))
 
-    assert said == "a: rank 0 was ended by signal 9 (1 more ranks ended after it)"
+    assert said == "a: rank 0 was ended by SIGKILL (1 more ranks ended after it)"
 
 
 def test_own_connection_error_of_a_rank_is_its_own() -> None:
@@ -86,7 +86,7 @@ def test_own_connection_error_of_a_rank_is_its_own() -> None:
 def test_workload_without_torchrun_is_told_by_its_exit_code_and_last_error() -> None:
     assert cause("Traceback", "KeyError: 'x'", code=1) == "a: the workload exited 1: KeyError: 'x'"
     assert cause(code=13) == "a: the workload exited 13"
-    assert cause(code=-9) == "a: the workload was ended by signal 9"
+    assert cause(code=-9) == "a: the workload was ended by SIGKILL"
 
 
 def test_notice_comes_before_the_end() -> None:

@@ -121,6 +121,16 @@ def test_distribution_is_refused(rig: Any) -> None:
     assert not (rig.path / "aorta_results").exists()
 
 
+@pytest.mark.parametrize(("option", "named"), [("--lf", "--last-failed"), ("--sw", "--stepwise")])
+def test_choosing_stages_by_the_last_run_is_refused(rig: Any, option: str, named: str) -> None:
+    rig.configure()
+
+    output = rig.run(option, "-p", "cacheprovider", code=4)
+
+    assert f"{named} leaves out stages that the others need" in output
+    assert not (rig.path / "aorta_results").exists()
+
+
 @pytest.mark.parametrize("how", ["ini", "env"])
 def test_ini_and_environment_act_only_without_a_path(rig: Any, how: str) -> None:
     rig.configure()

@@ -104,6 +104,14 @@ def test_output_folder_that_cannot_be_written(rig: Any) -> None:
     assert not (rig.path / "work").exists()
 
 
+def test_work_folder_that_is_the_output_folder(rig: Any) -> None:
+    rig.configure(work_dir=str(rig.path / "aorta_results" / ".." / "aorta_results"))
+    assert "work_dir" in refused(rig)
+
+    rig.configure(work_dir=str(rig.path / "aorta_results"))
+    assert "which is output_dir, expected another folder" in refused(rig)
+
+
 def test_report_folder_that_cannot_be_written(rig: Any) -> None:
     rig.configure()
 

@@ -53,7 +53,7 @@ def test_rank_that_raises_is_named_with_its_error(rig: Any) -> None:
 def test_killed_rank_is_named_with_its_signal(rig: Any) -> None:
     rig.pytest(LOCAL, *inject(kind="kill", rank=1, step=5), code=1)
 
-    assert "rank 1 was ended by signal 9" in rig.reason("test_run_benchmark")
+    assert "rank 1 was ended by SIGKILL" in rig.reason("test_run_benchmark")
 
 
 def test_hanging_rank_is_shown_with_the_stacks_of_all(rig: Any) -> None:
