@@ -66,6 +66,8 @@ _OPERATIONS = {
 }
 _DIRECTION = re.compile(r"\b([HDP]to[HDP])\b")
 _ROCM_DIRECTIONS = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD"}
+COLLECTIVE_OPS = ("record_param_comms", "c10d::", "nccl:", "gloo:")
+"""What the names of CPU rows that launch a collective begin with."""
 STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 
 
@@ -79,11 +81,6 @@ def kind_of(category: Category, name: str) -> Kind:
     if _COMMUNICATION.search(name):
         return Kind.COMMUNICATION
     return Kind.SET if category is Category.SET else Kind.COMPUTE
-
-
-def is_collective_op(name: str) -> bool:
-    """Tell whether a CPU row with this name launches a collective."""
-    return name == "record_param_comms" or name.startswith(("c10d::", "nccl:", "gloo:"))
 
 
 def operation_of(name: str) -> str:

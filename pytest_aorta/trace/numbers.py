@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from pytest_aorta.trace.intervals import Nanoseconds
 
 UNREADABLE_NS = -1
+_NUMBERS = frozenset({int, float})
 _MAX_US = 1 << 53
 _EXACT_FLOAT_US = 1 << 43  # below it the spacing of float64 is under 1 ns, so the digits that were written come back
 
@@ -20,12 +22,14 @@ class InexactError(ValueError):
 
 
 def many_to_ns(values: Sequence[Any]) -> Nanoseconds:
-    """Convert what a JSON decoder gave for µs values: (N,) int64, UNREADABLE_NS for what is no time from 0 to 2^53 µs.
+    """Convert what a JSON decoder gave for µs values, decoded or as raw text.
+
+    Gives (N,) int64, UNREADABLE_NS for what is no time from 0 to 2^53 µs.
 
     Raises:
         InexactError: a float has a fraction and is too large to tell nanoseconds apart.
     """
-    column = np.array(values) if all(type(value) is float or type(value) is int for value in values) else None
+    column = np.array(values) if _NUMBERS.issuperset(map(type, values)) else None
     if column is None or column.dtype.kind not in "if":
         return np.fromiter((_to_ns(value) for value in values), np.int64, len(values))
     readable = (column >= 0) & (column < _MAX_US)
@@ -41,8 +45,8 @@ def many_to_ns(values: Sequence[Any]) -> Nanoseconds:
 
 
 def _to_ns(value: object) -> int:
-    if isinstance(value, bytes):
-        value = value.decode("ascii", "replace").strip('"')
+    if isinstance(value, (bytes, msgspec.Raw)):
+        value = bytes(value).decode("ascii", "replace").strip('"')
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return UNREADABLE_NS
     if isinstance(value, float) and value >= _EXACT_FLOAT_US and not value.is_integer():

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from pytest_aorta.errors import TraceError
 from pytest_aorta.trace.blocks import blocks
 from pytest_aorta.trace.intervals import Nanoseconds
-from pytest_aorta.trace.kinds import CATEGORIES, STEP, Category, Kind, is_collective_op, kind_of
+from pytest_aorta.trace.kinds import CATEGORIES, COLLECTIVE_OPS, STEP, Category, Kind, kind_of
 from pytest_aorta.trace.links import Links
 from pytest_aorta.trace.numbers import InexactError, many_to_ns
 from pytest_aorta.trace.pending import Pending
@@ -93,6 +94,50 @@ _decode_exact: Decode = msgspec.json.Decoder(list[_ExactEvent]).decode
 _decode_linked: Decode = msgspec.json.Decoder(list[_LinkedEvent]).decode
 _decode_linked_exact: Decode = msgspec.json.Decoder(list[_LinkedExactEvent]).decode
 _ARGS = {field.name: field.encode_name for field in msgspec.structs.fields(_LinkedArgs)}
+
+
+class _Rows:
+    """Events of one sort in a block, with the categories that they were found by."""
+
+    __slots__ = ("categories", "events")
+
+    def __init__(self, categories: Iterable[Category] = (), events: Iterable[AnyEvent] = ()) -> None:
+        self.categories = list(categories)
+        self.events = list(events)
+
+    def __bool__(self) -> bool:
+        return bool(self.events)
+
+    def add(self, category: Category, event: AnyEvent) -> None:
+        self.categories.append(category)
+        self.events.append(event)
+
+    def only(self, wanted: NDArray[np.bool_]) -> _Rows:
+        keep = wanted.tolist()
+        return _Rows(compress(self.categories, keep), compress(self.events, keep))
+
+    def timed(self) -> _Timed:
+        """Read their times.
+
+        Raises:
+            InexactError: they must be read as text.
+        """
+        start_ns = many_to_ns([event.ts for event in self.events])
+        duration_ns = many_to_ns([event.dur for event in self.events])
+        readable = (start_ns >= 0) & (duration_ns >= 0)
+        if readable.all():
+            return _Timed(self, start_ns, start_ns + duration_ns, 0)
+        ends_ns = (start_ns + duration_ns)[readable]
+        return _Timed(self.only(readable), start_ns[readable], ends_ns, int((~readable).sum()))
+
+
+class _Timed(NamedTuple):
+    """Events whose times could be read, and how many were left out because theirs could not."""
+
+    rows: _Rows
+    start_ns: Nanoseconds
+    end_ns: Nanoseconds
+    num_lost: int
 
 
 @dataclass(slots=True)
@@ -279,72 +324,79 @@ class Reader:
 
     def _keep(self, events: Sequence[AnyEvent]) -> None:
         """Keep what is needed of decoded events; nothing is kept when InexactError is raised."""
-        wanted: list[tuple[Category, AnyEvent]] = []
+        gpu, launches, steps, operators = _Rows(), _Rows(), _Rows(), _Rows()
         for event in [event for event in events if event.cat in CATEGORIES]:
             category = CATEGORIES[event.cat]
-            if event.ph == "X" if category < _RANGE else self._wants_cpu_row(category, event):
-                wanted.append((category, event))
-        if wanted:
-            start_ns = many_to_ns([plain(event.ts) for _, event in wanted])
-            duration_ns = many_to_ns([plain(event.dur) for _, event in wanted])
-            self._store(wanted, start_ns, duration_ns)
+            if category < _RANGE:
+                if event.ph == "X":
+                    (launches if category is _LAUNCH else gpu).add(category, event)
+            elif category is _INSTANT:
+                self._see_memory(event)
+            elif event.name is None:
+                continue
+            elif event.name.startswith(COLLECTIVE_OPS):
+                operators.add(category, event)
+            elif category is _RANGE and event.ph == "X" and STEP.fullmatch(event.name):
+                steps.add(category, event)
+        timed_gpu, timed_launches, timed_steps = gpu.timed(), launches.timed(), steps.timed()
+        self.trace.num_lost += timed_gpu.num_lost + timed_launches.num_lost + timed_steps.num_lost
+        self._store_gpu(timed_gpu)
+        self._store_launches(timed_launches)
+        self._store_steps(timed_steps)
+        self._see_operators(operators)
         if self._witness is not None:
             self._witness(events)
         is_trace = self.trace.num_events > 0
         self.trace.num_events += len(events) if is_trace else sum(event.ph is not None for event in events)
 
-    def _wants_cpu_row(self, category: Category, event: AnyEvent) -> bool:
-        """Look at a row of the CPU; True for a profiler step, which is kept with its times."""
-        name = event.name or ""
-        if category is _INSTANT:
-            self._see_memory(name, event.args)
-            return False
-        if (self.trace.links or not self.trace.has_comm_ops) and is_collective_op(name):
-            self.trace.has_comm_ops = True
-            if self.trace.links and category is _OPERATOR:
-                self.trace.links.see_operator(_linked(event))
-        return category is _RANGE and event.ph == "X" and name.startswith("ProfilerStep#")
+    def _see_operators(self, rows: _Rows) -> None:
+        self.trace.has_comm_ops |= bool(rows)
+        if self.trace.links is not None:
+            for category, event in zip(rows.categories, rows.events, strict=True):
+                if category is _OPERATOR:
+                    self.trace.links.see_operator(_linked(event))
 
-    def _see_memory(self, name: str, args: _Args | None) -> None:
+    def _see_memory(self, event: AnyEvent) -> None:
+        args = event.args
         on_device = args is not None and isinstance(args.device_type, int) and args.device_type != 0
-        if name == "[memory]" and args is not None and on_device and isinstance(args.total_allocated, int):
+        if event.name == "[memory]" and args is not None and on_device and isinstance(args.total_allocated, int):
             self.trace.peak_memory_bytes = max(self.trace.peak_memory_bytes or 0, args.total_allocated)
 
-    def _store(
-        self, wanted: Sequence[tuple[Category, AnyEvent]], start_ns: Nanoseconds, duration_ns: Nanoseconds
-    ) -> None:
-        trace, gpu, launches, links = self.trace, self.trace.events, self.trace.launches, self.trace.links
-        end_ns = start_ns + duration_ns
-        readable = (start_ns >= 0) & (duration_ns >= 0)
-        trace.num_lost += int((~readable).sum())
-        for (category, event), is_readable, start, end in zip(
-            wanted, readable.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True
+    def _store_gpu(self, found: _Timed) -> None:
+        gpu, links, number = self.trace.events, self.trace.links, self._name
+        rows = found.rows
+        gpu.start_ns.frombytes(found.start_ns.tobytes())
+        gpu.end_ns.frombytes(found.end_ns.tobytes())
+        names = [
+            number(category, event.name or "") for category, event in zip(rows.categories, rows.events, strict=True)
+        ]
+        gpu.kind.extend([kind for kind, _ in names])
+        gpu.name.extend([name for _, name in names])
+        gpu.device.extend(map(self._device, rows.events))
+        gpu.correlation.extend(map(_correlation, rows.events))
+        if links is not None:
+            for event in rows.events:
+                links.see_event(_linked(event))
+
+    def _store_launches(self, found: _Timed) -> None:
+        launches, links = self.trace.launches, self.trace.links
+        rows = found.rows
+        correlations = np.fromiter(map(_correlation, rows.events), np.int64, len(rows.events))
+        known = correlations != _NO_CORRELATION
+        for column, values in (
+            (launches.correlation, correlations),
+            (launches.start_ns, found.start_ns),
+            (launches.end_ns, found.end_ns),
         ):
-            if not is_readable:
-                continue
-            correlation = event.args.correlation if event.args is not None else None
-            if not isinstance(correlation, int) or not 0 <= correlation < 1 << 63:
-                correlation = _NO_CORRELATION
-            if category is _LAUNCH:
-                if correlation != _NO_CORRELATION:
-                    launches.correlation.append(correlation)
-                    launches.start_ns.append(start)
-                    launches.end_ns.append(end)
-                    if links is not None:
-                        links.see_launch(_linked(event))
-            elif category is _RANGE:
-                if step := STEP.fullmatch(event.name or ""):
-                    trace.steps.setdefault(int(step[1]), (start, end))
-            else:
-                kind, name = self._name(category, event.name or "")
-                gpu.start_ns.append(start)
-                gpu.end_ns.append(end)
-                gpu.kind.append(kind)
-                gpu.name.append(name)
-                gpu.device.append(self._device(event))
-                gpu.correlation.append(correlation)
-                if links is not None:
-                    links.see_event(_linked(event))
+            column.frombytes(values[known].tobytes())
+        if links is not None:
+            for event in rows.only(known).events:
+                links.see_launch(_linked(event))
+
+    def _store_steps(self, found: _Timed) -> None:
+        for event, start, end in zip(found.rows.events, found.start_ns.tolist(), found.end_ns.tolist(), strict=True):
+            if step := STEP.fullmatch(event.name or ""):
+                self.trace.steps.setdefault(int(step[1]), (start, end))
 
     def _name(self, category: Category, name: str) -> tuple[int, int]:
         """Give the kind of a GPU event and the number of its name; names beyond a bound are not told apart."""
@@ -364,9 +416,9 @@ class Reader:
         return self._devices.setdefault(device, len(self._devices))
 
 
-def plain(value: Any) -> Any:
-    """Give an undecoded value as its text."""
-    return bytes(value) if isinstance(value, msgspec.Raw) else value
+def _correlation(event: AnyEvent) -> int:
+    correlation = event.args.correlation if event.args is not None else None
+    return correlation if isinstance(correlation, int) and 0 <= correlation < 1 << 63 else _NO_CORRELATION
 
 
 def _linked(event: AnyEvent) -> _LinkedArgs | None:

@@ -16,7 +16,7 @@ import numpy as np
 from pytest_aorta.trace.intervals import Nanoseconds
 from pytest_aorta.trace.kernels import us_of
 from pytest_aorta.trace.numbers import InexactError, many_to_ns
-from pytest_aorta.trace.reading import AnyEvent, Trace, plain, read
+from pytest_aorta.trace.reading import AnyEvent, Trace, read
 from pytest_aorta.trace.sources.raw import summary_with
 from pytest_aorta.trace.summary import RankSummary
 
@@ -118,7 +118,7 @@ def part_of(category: str, name: str) -> Part:
 
 
 def _ns(events: Sequence[AnyEvent], field: Callable[[AnyEvent], Any]) -> Nanoseconds:
-    values = [plain(field(event)) for event in events]
+    values = [field(event) for event in events]
     try:
         return many_to_ns(values)
     except InexactError:
