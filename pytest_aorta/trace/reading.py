@@ -30,6 +30,7 @@ from pytest_aorta.trace.salvage import METADATA_BYTES, Metadata, Salvaged, metad
 MAX_EVENT_BYTES = 16 << 20
 _MAX_NAMES = 1 << 16
 _NO_CORRELATION = -1
+_NO_TIMES: Nanoseconds = np.empty(0, np.int64)
 _LAUNCH, _RANGE, _OPERATOR, _INSTANT = Category.LAUNCH, Category.RANGE, Category.OPERATOR, Category.INSTANT
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -122,6 +123,8 @@ class _Rows:
         Raises:
             InexactError: they must be read as text.
         """
+        if not self.events:
+            return _Timed(self, _NO_TIMES, _NO_TIMES, 0)
         start_ns = many_to_ns([event.ts for event in self.events])
         duration_ns = many_to_ns([event.dur for event in self.events])
         readable = (start_ns >= 0) & (duration_ns >= 0)
