@@ -45,8 +45,10 @@ def train_command() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def torchrun_command() -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
+def torchrun_command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Start ranks; torchrun leaves a folder of logs behind, which goes where pytest clears up."""
+    logs = tmp_path_factory.mktemp("torchrun")
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--log-dir", str(logs), "--nproc_per_node"]
 
 
 @pytest.fixture(scope="session")

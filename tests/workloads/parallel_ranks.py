@@ -11,8 +11,9 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "workloads"))
 from aorta_train.compiling import outcome
 from aorta_train.data import step_data
 from aorta_train.group import close_group, open_group
+from aorta_train.interception import Interception
 from aorta_train.job import Job, job_in
 from aorta_train.loading import load
 from aorta_train.loop import Steps
@@ -31,6 +33,7 @@ from aorta_train.options import Options
 from aorta_train.parallel.mode import Parallel, share_model
 from aorta_train.stop import Agreement
 from aorta_train.stress import AllReduceStress
+from aorta_train.timing import StreamTimer, timer_of
 
 CONFIG = Path(__file__).parents[2] / "workloads" / "config" / "tiny_cpu.yaml"
 CPU = torch.device("cpu")
@@ -118,6 +121,16 @@ def compare_with_reference(job: Job) -> dict[str, Any]:
         "ddp": ["distributed.mode=ddp"],
         "fsdp_compiled": ["distributed.mode=fsdp", "compile.enabled=true", "compile.backend=eager"],
         "fsdp2_compiled": ["distributed.mode=fsdp2", "compile.enabled=true", "compile.backend=eager"],
+        "fsdp_chunked": ["distributed.mode=fsdp", "tuning.gemm_chunks=4"],
+        "fsdp2_chunked": ["distributed.mode=fsdp2", "tuning.gemm_chunks=4"],
+        "ddp_chunked": ["distributed.mode=ddp", "tuning.gemm_chunks=4"],
+        "ddp_chunked_compiled": [
+            "distributed.mode=ddp",
+            "tuning.gemm_chunks=4",
+            "compile.enabled=true",
+            "compile.backend=eager",
+            "compile.fullgraph=true",
+        ],
     }.items():
         options = options_of(*common, *extra)
         parallel, norms = train(options, job)
@@ -160,8 +173,38 @@ def measure_traffic(job: Job) -> dict[str, Any]:
         "ddp_static": ["distributed.mode=ddp", "distributed.static_graph=true"],
     }.items():
         seen[name] = operations_of_step(options_of(*extra), job)
-    stress = AllReduceStress(2, CPU, job.world_size)
-    seen["stress"] = operations(lambda: stress.run(torch.ones(())))
+    return seen
+
+
+def measure_stress(job: Job) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for level in (1, 5, 10):
+        stress = AllReduceStress(level, CPU, job.world_size)
+        seen[str(level)] = operations(partial(stress.run, torch.ones(())))
+    sums = AllReduceStress(1, CPU, job.world_size).run(torch.tensor(float(job.rank + 1)))
+    seen["sums"] = [[float(value.min()), float(value.max())] for value in sums]
+    return seen
+
+
+def measure_timing(job: Job) -> dict[str, Any]:
+    """Time the third step in full, and count the collectives that the profiler sees in another one like it."""
+    seen: dict[str, Any] = {}
+    for mode in ("fsdp", "fsdp2", "ddp"):
+        options = options_of(f"distributed.mode={mode}", "training.gradient_accumulation=2")
+        timer = timer_of("full", CPU)
+        parallel = share_model(options, job, CPU, timer)
+        steps = Steps(options, job, CPU, parallel, timer)
+        data = step_data(options, job, on_gpu=False)
+        with Interception(cast("StreamTimer", timer), CPU):
+            for step in (1, 2):
+                steps.take(next(data), step)
+            timer.begin_step()
+            steps.take(next(data), 3)
+            recording = timer.end_step()
+        seen[mode] = {
+            "profile": recording.read() if recording else None,
+            "operations": operations(partial(steps.take, next(data), 4)),
+        }
     return seen
 
 
@@ -260,13 +303,15 @@ def measure_agreement(job: Job) -> dict[str, Any]:
 
 def main(folder: Path) -> None:
     job = job_in(os.environ)
-    open_group(job, "cpu", CPU, 60)
+    open_group(options_of(), job, "cpu", CPU)
     if job.world_size == 4:
         seen = {"hybrid": measure_hybrid(job)}
     else:
         seen = {
             "reference": compare_with_reference(job),
             "traffic": measure_traffic(job),
+            "stress": measure_stress(job),
+            "timing": measure_timing(job),
             "memory": measure_memory(job),
             "start": measure_start(job),
             "precision": measure_precision(job),

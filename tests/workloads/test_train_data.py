@@ -51,6 +51,18 @@ def test_a_sample_is_made_from_its_own_seed() -> None:
     assert not torch.equal(left["dense"], RankingSamples(Dataset(seed=10))[4]["dense"])
 
 
+def test_the_type_of_the_matrix_products_changes_the_dense_values_alone() -> None:
+    full, cast = RankingSamples(Dataset())[3], RankingSamples(Dataset(), torch.bfloat16)[3]
+    assert torch.equal(cast.pop("dense"), full.pop("dense").to(torch.bfloat16))
+    assert all(torch.equal(cast[name], full[name]) for name in full)
+
+
+def test_dense_values_are_normal() -> None:
+    values = torch.stack([RankingSamples(Dataset())[index]["dense"] for index in range(4)])
+    assert abs(float(values.mean())) < 0.01
+    assert float(values.std()) == pytest.approx(1.0, abs=0.01)
+
+
 def test_ranks_see_different_samples_and_the_same_ones_again(options: Options) -> None:
     first, second = fingerprints(options, 0, 4), fingerprints(options, 1, 4)
     assert len(first) == len(second) == 4 * 3 * 4

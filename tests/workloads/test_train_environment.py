@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from aorta_train.environment import switch_flight_recorder_on
+from aorta_train.environment import prepare_streams, switch_flight_recorder_on
+from aorta_train.loading import load
 
 
 def test_the_flight_recorder_is_on_and_dumps_beside_the_traces(tmp_path: Path) -> None:
@@ -32,3 +33,30 @@ def test_what_the_user_set_stays(tmp_path: Path, name: str) -> None:
     assert environment[name] == "0"
     assert environment["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "0"
     assert sum("BUFFER_SIZE" in key for key in environment) == 1
+
+
+@pytest.mark.parametrize("priority", ["high", "normal"])
+def test_the_priority_of_the_configuration_wins(tiny_config: Path, priority: str) -> None:
+    environment = {"TORCH_NCCL_HIGH_PRIORITY": "1", "OTHER": "x"}
+    options = load(tiny_config, [f"streams.comm_priority={priority}"])
+    assert prepare_streams(environment, options) == [
+        "TORCH_NCCL_HIGH_PRIORITY is removed from the environment: streams.comm_priority wins"
+    ]
+    assert environment == {"OTHER": "x"}
+    assert prepare_streams(environment, options) == []
+
+
+def test_without_a_priority_torch_is_left_alone(tiny_config: Path) -> None:
+    environment = {"TORCH_NCCL_HIGH_PRIORITY": "1"}
+    assert prepare_streams(environment, load(tiny_config)) == []
+    assert environment == {"TORCH_NCCL_HIGH_PRIORITY": "1"}
+
+
+def test_the_cap_of_compute_units_is_there_before_the_library_loads(tiny_config: Path) -> None:
+    options = load(tiny_config, ["tuning.max_sms=64"])
+    environment: dict[str, str] = {}
+    assert prepare_streams(environment, options) == []
+    assert environment == {"TENSILE_STREAMK_MAX_CUS": "64"}
+    environment["TENSILE_STREAMK_MAX_CUS"] = "80"
+    assert prepare_streams(environment, options) == ["TENSILE_STREAMK_MAX_CUS is set to 64: tuning.max_sms wins"]
+    assert environment == {"TENSILE_STREAMK_MAX_CUS": "64"}

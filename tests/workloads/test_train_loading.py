@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from aorta_train.loading import load
-from aorta_train.options import LATER
 from aorta_train.refusal import Refusal
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,6 +81,11 @@ def test_options_of_a_mapping_are_reached_by_longer_names(empty: Path) -> None:
         ("optimizer.betas=[0.9,1e999]", "optimizer.betas: is not finite, expected a number"),
         ("compile.enabled=yes", "compile.enabled: is 'yes', expected true or false"),
         ("training.output_dir=", "training.output_dir: is empty, expected text"),
+        ("streams.comm_priority=low", "streams.comm_priority: is 'low', expected one of high, normal"),
+        ("profiling.stream_timing=heavy", "profiling.stream_timing: is 'heavy', expected one of off, light, full"),
+        ("tuning.gemm_chunks=0", "tuning.gemm_chunks: is 0, expected 1 or more"),
+        ("tuning.max_sms=0", "tuning.max_sms: is 0, expected 1 or more"),
+        ("benchmark.peak_tflops=0", "benchmark.peak_tflops: is 0.0, expected more than 0"),
         ("training.max_steps", "--override training.max_steps: expected SECTION.KNOB=VALUE"),
         ("max_steps=3", "--override max_steps=3: expected SECTION.KNOB=VALUE"),
         ("training.batch_size.x=3", "training.batch_size: is {'x': 3}, expected an integer"),
@@ -90,11 +94,6 @@ def test_options_of_a_mapping_are_reached_by_longer_names(empty: Path) -> None:
 )
 def test_a_wrong_override_is_named(empty: Path, override: str, sentence: str) -> None:
     assert sentence in faults_of(empty, override)
-
-
-@pytest.mark.parametrize("name", sorted(LATER))
-def test_what_is_not_implemented_is_refused_by_name(empty: Path, name: str) -> None:
-    assert f"{name}: {LATER[name]}" in faults_of(empty, f"{name}=2")
 
 
 def test_a_path_through_a_value_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -69,8 +70,46 @@ def test_dropout_acts_in_training_only() -> None:
     assert torch.equal(model(dense, categorical), model(dense, categorical))
 
 
+def test_categorical_features_of_a_position_are_averaged() -> None:
+    model = build(SMALL, 1, CPU)
+    categorical = torch.tensor([[[1, 1, 4], [0, 9, 9]]])
+    pooled = model.embedding.weight[categorical].mean(dim=2)
+    torch.testing.assert_close(
+        model.embed(torch.zeros(1, 2, 3, 4), categorical), model.dense_projection.bias + model.sparse_projection(pooled)
+    )
+
+
 def test_operations_are_counted_by_hand() -> None:
     attention = 2 * (3 * 8 * 8 + 8 * 8) + 2 * 2 * 7 * 8
     mlp = 2 * (8 * 5 + 5 * 8)
     outside = 2 * (3 * 4 * 8 + 6 * 8 + 8 * 8 + 8 * 1)
     assert flops_per_token(SMALL, 7) == 3 * (2 * (attention + mlp) + outside)
+
+
+PRODUCTS = ("aten::addmm", "aten::mm")
+PRODUCTS_OF_A_LAYER = 4
+
+
+def products_and_gradients(num_chunks: int) -> tuple[int, torch.Tensor, dict[str, Any]]:
+    model = build(SMALL, 1, CPU, num_chunks)
+    generator = torch.Generator().manual_seed(0)
+    dense = torch.randn(2, 7, 3, 4, generator=generator)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        logits = model(dense, torch.zeros(2, 7, 5, dtype=torch.int64))
+        loss: Any = loss_of(logits, torch.ones(2, 7), torch.ones(2, 7))
+        loss.backward()
+    counts = Counter(event.name for event in profile.events())
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return sum(counts[name] for name in PRODUCTS), logits.detach(), gradients
+
+
+@pytest.mark.parametrize("num_chunks", [2, 5, 14])
+def test_products_of_layers_are_launched_in_pieces_with_the_same_results(num_chunks: int) -> None:
+    whole, logits, gradients = products_and_gradients(1)
+    pieces, chunked_logits, chunked_gradients = products_and_gradients(num_chunks)
+    in_layers = SMALL.num_layers * PRODUCTS_OF_A_LAYER * 3  # forward, and two in the backward pass
+    assert pieces - whole == in_layers * (num_chunks - 1)
+    torch.testing.assert_close(chunked_logits, logits)
+    assert gradients.keys() == chunked_gradients.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(chunked_gradients[name], gradient)

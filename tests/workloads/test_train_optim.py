@@ -40,7 +40,9 @@ def test_without_warmup_the_first_step_is_at_the_peak() -> None:
 
 def test_the_optimizer_takes_every_option() -> None:
     parameter = torch.nn.Parameter(torch.ones(2))
-    optimizer = make_optimizer([parameter], Optimizer(lr=0.5, weight_decay=0.25, betas=(0.1, 0.2), eps=1e-3))
+    optimizer = make_optimizer(
+        [parameter], Optimizer(lr=0.5, weight_decay=0.25, betas=(0.1, 0.2), eps=1e-3), torch.device("cpu")
+    )
     set_rate(optimizer, 0.125)
     group = optimizer.param_groups[0]
     assert (group["lr"], group["weight_decay"], tuple(group["betas"]), group["eps"]) == (0.125, 0.25, (0.1, 0.2), 1e-3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,20 @@ def ranks(start_ranks: Start, tmp_path_factory: pytest.TempPathFactory) -> list[
 
 
 @pytest.mark.parametrize(
-    "variant", ["fsdp", "fsdp_no_shard", "fsdp_flat", "fsdp2", "ddp", "fsdp_compiled", "fsdp2_compiled"]
+    "variant",
+    [
+        "fsdp",
+        "fsdp_no_shard",
+        "fsdp_flat",
+        "fsdp2",
+        "ddp",
+        "fsdp_compiled",
+        "fsdp2_compiled",
+        "fsdp_chunked",
+        "fsdp2_chunked",
+        "ddp_chunked",
+        "ddp_chunked_compiled",
+    ],
 )
 def test_steps_equal_those_of_one_process_on_all_batches(ranks: list[dict[str, Any]], variant: str) -> None:
     for rank in ranks:
@@ -74,9 +88,50 @@ def test_ddp_gradients_live_in_buckets_when_asked(ranks: list[dict[str, Any]]) -
     assert not ranks[0]["memory"]["ddp_view_false"]
 
 
-def test_stress_issues_three_all_reduces_a_round(ranks: list[dict[str, Any]]) -> None:
-    level = 2
-    assert ranks[0]["traffic"]["stress"] == {"allreduce_": 3 * (level + 1)}
+@pytest.mark.parametrize("level", [1, 5, 10])
+def test_stress_issues_three_all_reduces_a_round(ranks: list[dict[str, Any]], level: int) -> None:
+    assert ranks[0]["stress"][str(level)] == {"allreduce_": 3 * (level + 1)}
+
+
+def test_stress_ends_with_sums_over_the_ranks(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        assert rank["stress"]["sums"] == [[2.0, 2.0], [3.0, 3.0]]
+
+
+COLLECTIVES = {
+    "allreduce": ("allreduce_",),
+    "reducescatter": ("_reduce_scatter_base_", "reduce_scatter_"),
+    "allgather": ("allgather_", "_allgather_base_"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_full_timing_sees_every_collective_of_a_step(ranks: list[dict[str, Any]], mode: str) -> None:
+    for rank in ranks:
+        timing = rank["timing"][mode]
+        seen = Counter(one["stream"] for one in timing["profile"]["ranges"])
+        for stream, names in COLLECTIVES.items():
+            assert seen[stream] == sum(timing["operations"].get(name, 0) for name in names)
+        assert sum(seen[stream] for stream in COLLECTIVES) > 0
+        assert all(one["metadata"]["bytes"] > 0 for one in timing["profile"]["ranges"] if one["stream"] in COLLECTIVES)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_full_timing_cuts_the_computation_at_the_parts_of_the_model(ranks: list[dict[str, Any]], mode: str) -> None:
+    profile = ranks[0]["timing"][mode]["profile"]
+    parts = ["stem", "layer0", "layer1", "head"]
+    batch = [f"forward.{part}" for part in parts] + [f"backward.{part}" for part in reversed(parts)]
+    computed = [one for one in profile["ranges"] if one["stream"] == "compute"]
+    assert [one["tag"] for one in computed] == batch * 2
+    times = [time for one in computed for time in (one["start_ms"], one["end_ms"])]
+    assert times == sorted(times)
+    assert [one["tag"] for one in profile["ranges"] if one["stream"] == "aux"] == ["data", "data", "clip", "optimizer"]
+    assert [(one["tag"], one["metadata"]["batch"]) for one in profile["markers"]] == [
+        ("forward", 0),
+        ("backward", 0),
+        ("forward", 1),
+        ("backward", 1),
+    ]
 
 
 def test_a_sharded_rank_holds_its_share(ranks: list[dict[str, Any]]) -> None:

@@ -42,6 +42,14 @@ def empty(tmp_path: Path) -> Path:
         (["profiling.trace_filename=x.txt"], "expected a file name that ends with .json"),
         (["optimizer.name=shampoo"], "optimizer.name: shampoo"),
         (
+            ["tuning.gemm_chunks=9", "training.batch_size=2", "dataset.sequence_length=4"],
+            "tuning.gemm_chunks: is 9, but a batch has 8 positions",
+        ),
+        (
+            ["benchmark.measure_peak=true", "benchmark.peak_tflops=800"],
+            "peak_tflops: is given and measure_peak",
+        ),
+        (
             ["profiling.enabled=true", "training.max_steps=7", "profiling.repeat=2"],
             "profiling: (wait 1 + warmup 1 + active 2) x repeat 2 needs 8 steps, but the run has 7",
         ),
@@ -63,6 +71,12 @@ GPU_KNOBS = [
     "fsdp.forward_prefetch=false",
     "fsdp.limit_all_gathers=true",
     "dataloader.pin_memory=true",
+    "streams.comm_priority=high",
+    "streams.comm_priority=normal",
+    "tuning.max_sms=64",
+    "tuning.async_copy_mb=8",
+    "profiling.stream_timing=light",
+    "profiling.stream_timing=full",
 ]
 
 
@@ -74,6 +88,11 @@ def test_knobs_of_gpu_streams_are_refused_on_cpu(empty: Path, override: str) -> 
         f"{name}: does nothing on cpu (it acts on cuda and rocm); leave it out or null"
     ]
     assert faults_on_device(options, "cuda") == []
+
+
+def test_asking_for_no_stream_timing_is_welcome_everywhere(empty: Path) -> None:
+    options = load(empty, ["profiling.stream_timing=off"])
+    assert faults_on_device(options, "cpu") == faults_on_device(options, "cuda") == []
 
 
 @pytest.mark.parametrize("override", ["fsdp.forward_prefetch_depth=2", "fsdp.backward_prefetch_depth=2"])

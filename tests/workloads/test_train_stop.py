@@ -190,6 +190,28 @@ def test_a_loss_that_is_no_number_ends_the_job_with_one_sentence(
     assert json.loads(lines[-2])["grad_norm"] is None
 
 
+def test_want_of_memory_ends_the_job_with_one_sentence(
+    start_ranks: Start, tree: Path, tiny_config: Path, tmp_path: Path
+) -> None:
+    fault = ["fault_injection.kind=oom", "fault_injection.rank=1", "fault_injection.step=4"]
+    ended = start_ranks(tmp_path, tree / "train.py", *arguments(tiny_config, *fault))
+    assert ended.returncode == 1
+    (sentence,) = [line for line in ended.stderr.splitlines() if line.startswith("train.py: ")]
+    assert sentence.startswith("train.py: out of memory on rank 1 in step 4: ")
+    assert "[rank1]: Traceback" not in ended.stderr
+    end = last_lines(tmp_path, 2)[1]
+    assert (end["exit"], end["steps"]) == ("failed", 3)
+
+
+def test_a_killed_rank_ends_the_others(start_ranks: Start, tree: Path, tiny_config: Path, tmp_path: Path) -> None:
+    fault = ["fault_injection.kind=kill", "fault_injection.rank=1", "fault_injection.step=4"]
+    ended = start_ranks(tmp_path, tree / "train.py", *arguments(tiny_config, *fault, "distributed.mode=fsdp"))
+    assert ended.returncode == 1
+    assert "Signal 9 (SIGKILL)" in ended.stderr
+    lines = (tmp_path / "out" / "rank_01_metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["global_step"] for line in lines] == [1, 2, 3]
+
+
 @pytest.mark.parametrize(("kind", "code"), [("exit", 21), ("kill", -signal.SIGKILL)])
 def test_a_rank_can_be_made_to_exit_or_die(
     start_alone: Start, tiny_config: Path, tmp_path: Path, kind: str, code: int

@@ -6,7 +6,7 @@ import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from aorta_train.knob import Limits
 
@@ -39,7 +39,7 @@ def bind(kind: Callable[..., Section], given: Mapping[str, Any]) -> tuple[Sectio
 
 def _fit(value: Any, hint: Any) -> Any:
     origin = get_origin(hint)
-    if origin is types.UnionType:
+    if origin in (types.UnionType, Union):
         return _fit(value, get_args(hint)[0])
     if origin is Literal:
         return _fit_choice(value, get_args(hint))

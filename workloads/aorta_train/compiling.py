@@ -31,4 +31,10 @@ def outcome(model: nn.Module, settings: Compile) -> str:
     """Say how the layers ran: off, compiled, or eager when at least one fell back."""
     if not settings.enabled:
         return "off"
-    return "eager" if any(getattr(layer.forward, "fell_back", False) for layer in layers_of(model)) else "compiled"
+    return "eager" if any(_fell_back(layer.forward) for layer in layers_of(model)) else "compiled"
+
+
+def _fell_back(forward: Any) -> bool:
+    """Look through what was put around a compiled forward."""
+    inner = getattr(forward, "inner", None)
+    return getattr(forward, "fell_back", False) or (inner is not None and _fell_back(inner))

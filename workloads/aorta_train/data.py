@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,15 +16,25 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from aorta_train.job import Job
 from aorta_train.options import Dataset as DatasetOptions
 from aorta_train.options import Options
+from aorta_train.precision import low_precision
 
 Sample = dict[str, Tensor]
 
+NUM_WINDOWS = 1 << 22
+
 
 class RankingSamples(Dataset[Sample]):
-    """Sample i: dense (T, F, E) float32, categorical (T, S) int64, target (T,) 0 or 1, importance (T,) in 0.5..1.5."""
+    """Sample i: dense (T, F, E) of `dtype`, categorical (T, S) int64, target (T,) 0 or 1, importance (T,) in 0.5..1.5.
 
-    def __init__(self, options: DatasetOptions) -> None:
+    The dense values are a window of a fixed table of normal ones: drawing them anew for each sample would take longer
+    than a GPU takes for the step.
+    """
+
+    def __init__(self, options: DatasetOptions, dtype: torch.dtype = torch.float32) -> None:
         self.options = options
+        self._shape = (options.sequence_length, options.num_dense_features, options.dense_dim)
+        self._table = torch.randn(NUM_WINDOWS + math.prod(self._shape), generator=torch.Generator().manual_seed(0))
+        self._cast_table = self._table.to(dtype)
 
     def __len__(self) -> int:
         """Count the samples."""
@@ -34,12 +45,15 @@ class RankingSamples(Dataset[Sample]):
         options = self.options
         generator = torch.Generator().manual_seed(options.seed + index)
         positions = options.sequence_length
-        dense = torch.randn(positions, options.num_dense_features, options.dense_dim, generator=generator)
+        first = int(torch.randint(NUM_WINDOWS, (), generator=generator))
+        window = slice(first, first + math.prod(self._shape))
+        dense = self._table[window].view(self._shape)
         categorical = torch.randint(options.vocab_size, (positions, options.sparse_features), generator=generator)
         noise = torch.randn(positions, generator=generator)
         target = (dense[:, 0, : options.dense_dim // 2 + 1].sum(dim=1) + noise > 0).float()
         importance = torch.rand(positions, generator=generator) + 0.5
-        return {"dense": dense, "categorical": categorical, "target": target, "importance": importance}
+        given = self._cast_table[window].view(self._shape)
+        return {"dense": given, "categorical": categorical, "target": target, "importance": importance}
 
 
 @dataclass(frozen=True)
@@ -52,8 +66,11 @@ class StepData:
 
 
 def step_data(options: Options, job: Job, on_gpu: bool) -> Iterator[StepData]:
-    """Give the batches of this rank without end, epoch after epoch; steps count from 1 in each."""
-    samples = RankingSamples(options.dataset)
+    """Give the batches of this rank without end, epoch after epoch; steps count from 1 in each.
+
+    Dense features come in the type of the matrix products, which the model would cast them to: half the bytes to move.
+    """
+    samples = RankingSamples(options.dataset, low_precision(options.training) or torch.float32)
     sampler: DistributedSampler[Any] = DistributedSampler(
         samples, num_replicas=job.world_size, rank=job.rank, shuffle=True, seed=options.dataset.seed, drop_last=True
     )

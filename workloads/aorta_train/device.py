@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-
 import torch
 
 from aorta_train.environment import release_of
@@ -62,10 +60,3 @@ def device_of_rank(options: Options, job: Job, kind: str) -> torch.device:
 def name_of_device(device: torch.device) -> str:
     """Name the device as its vendor does."""
     return "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
-
-
-def memory_peak_bytes(device: torch.device) -> int:
-    """Give the most memory in use so far: allocated on the GPU, resident on the CPU."""
-    if device.type == "cpu":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return torch.cuda.max_memory_allocated(device)

@@ -7,17 +7,21 @@ import signal
 import sys
 import time
 
+import torch
 from torch import Tensor
 
 from aorta_train.job import Job
 from aorta_train.options import FaultInjection
 
+MORE_BYTES_THAN_ANY_MACHINE = 1 << 50
+
 
 class Fault:
     """The one failure that the configuration asks for, if any."""
 
-    def __init__(self, options: FaultInjection, job: Job) -> None:
+    def __init__(self, options: FaultInjection, job: Job, device: torch.device) -> None:
         self._options = options
+        self._device = device
         self._is_mine = options.kind != "none" and options.rank == job.rank
 
     def strike(self, step: int) -> None:
@@ -34,6 +38,8 @@ class Fault:
             os.kill(os.getpid(), signal.SIGKILL)
         if kind == "hang":
             _hang_on_purpose()
+        if kind == "oom":
+            torch.empty(MORE_BYTES_THAN_ANY_MACHINE, dtype=torch.uint8, device=self._device)
 
     def spoil(self, loss: Tensor, step: int) -> Tensor:
         """Give a loss that is no number, if that is asked for."""

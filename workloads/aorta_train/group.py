@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -11,11 +10,13 @@ from torch._C._distributed_c10d import HashStore
 
 from aorta_train.device import BACKENDS
 from aorta_train.job import Job
+from aorta_train.options import Options
+from aorta_train.priority import group_wishes
 
 
-def open_group(job: Job, kind: str, device: torch.device, timeout_seconds: int) -> None:
+def open_group(options: Options, job: Job, kind: str, device: torch.device) -> None:
     """Join the other ranks, whom the launcher's variables name; a job of one needs no address."""
-    wishes: dict[str, Any] = {"backend": BACKENDS[kind], "timeout": timedelta(seconds=timeout_seconds)}
+    wishes: dict[str, Any] = {"backend": BACKENDS[kind], **group_wishes(options)}
     if kind != "cpu":
         wishes["device_id"] = device
     if not job.launched:

@@ -21,6 +21,8 @@ class Limits:
     below: float | None = None
     modes: tuple[str, ...] = MODES
     devices: tuple[str, ...] = DEVICES
+    neutral: Any = None
+    """A value that asks for nothing, and so is welcome everywhere."""
 
     def fault(self, value: float) -> str | None:
         """Say what is wrong with a number, or nothing."""

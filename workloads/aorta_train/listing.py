@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import types
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
 from types import ModuleType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from aorta_train import options as options_module
 from aorta_train.knob import DEVICES, MODES, Limits
@@ -59,13 +60,14 @@ def _fields_with_text(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def _values(hint: Any, limits: Limits) -> str:
+    if get_origin(hint) in (types.UnionType, Union):
+        hint = get_args(hint)[0]
     if get_origin(hint) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(hint))
     if get_origin(hint) is tuple:
         name = "two numbers"
     else:
-        args = [part for part in get_args(hint) if part is not type(None)]
-        plain = get_origin(hint) if get_origin(hint) is dict else (args[0] if args else hint)
+        plain = get_origin(hint) or hint
         name = {int: "integer", float: "number", bool: "`true`, `false`", str: "text", dict: "mapping"}[plain]
     bounds = [
         f"{sign} {bound:g}"

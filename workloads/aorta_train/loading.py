@@ -12,13 +12,12 @@ from typing import Any, get_type_hints
 import yaml
 
 from aorta_train.binding import bind
-from aorta_train.options import LATER, Options
+from aorta_train.options import Options
 from aorta_train.refusal import Refusal
 from aorta_train.rules import faults_between_knobs
 from aorta_train.scalars import RepeatedKey, parse_scalar, read_json, read_yaml
 
 SECTIONS = {name: kind for name, kind in get_type_hints(Options).items() if name != "explicit"}
-LATER_SECTIONS = {name.split(".")[0] for name in LATER}
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Options:
@@ -97,15 +96,13 @@ def _bind_sections(
     explicit: list[str] = []
     for name, given in document.items():
         kind = SECTIONS.get(name)
-        if kind is None and name not in LATER_SECTIONS:
+        if kind is None:
             faults.append(f"{source}: {name}: unknown section{near_miss(name, SECTIONS)}")
             continue
-        known = {} if kind is None else {knob.name: knob for knob in fields(kind)}
+        known = {knob.name: knob for knob in fields(kind)}
         values = {key: value for key, value in given.items() if value is not None}
         unknown = sorted(set(values) - set(known), key=str)
-        faults += [f"{source}: {name}.{key}: {_why_unknown(f'{name}.{key}', key, known)}" for key in unknown]
-        if kind is None:
-            continue
+        faults += [f"{source}: {name}.{key}: unknown knob{near_miss(key, known)}" for key in unknown]
         section, section_faults = bind(kind, {key: values[key] for key in values if key in known})
         faults += [f"{source}: {name}.{fault}" for fault in section_faults]
         sections[name] = section
@@ -119,10 +116,6 @@ def near_miss(name: object, known: Any) -> str:
     if close:
         return f"; did you mean {close[0]}?"
     return f"; known are {', '.join(known)}" if known else ""
-
-
-def _why_unknown(name: str, key: object, known: Any) -> str:
-    return LATER.get(name) or f"unknown knob{near_miss(key, known)}"
 
 
 def _kind(value: object) -> str:

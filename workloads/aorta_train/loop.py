@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from aorta_train.data import StepData, to_device
-from aorta_train.device import memory_peak_bytes
 from aorta_train.fault import Fault
 from aorta_train.job import Job
+from aorta_train.memory import memory_needed, memory_peak_bytes
 from aorta_train.meter import Meter, Reading, StepFacts
 from aorta_train.model import loss_of
 from aorta_train.optim import make_optimizer, rate_factor, set_rate
@@ -22,9 +22,10 @@ from aorta_train.parallel.mode import Parallel
 from aorta_train.precision import LossScaler
 from aorta_train.profiler import Recorder
 from aorta_train.refusal import TrainingFailed
-from aorta_train.step_log import StepLog, beat
+from aorta_train.step_log import StepLog, Work, beat
 from aorta_train.stop import Agreed, Agreement, StopSignals
 from aorta_train.stress import AllReduceStress
+from aorta_train.timing import StepTimer, Untimed
 
 log = logging.getLogger("aorta.train")
 
@@ -32,13 +33,16 @@ log = logging.getLogger("aorta.train")
 class Steps:
     """Takes optimizer steps; knows nothing of files, signals or the profiler."""
 
-    def __init__(self, options: Options, job: Job, device: torch.device, parallel: Parallel) -> None:
+    def __init__(
+        self, options: Options, job: Job, device: torch.device, parallel: Parallel, timer: StepTimer | None = None
+    ) -> None:
+        self.timer = timer or Untimed()
         self._options = options
         self._device = device
         self._parallel = parallel
-        self._optimizer = make_optimizer(parallel.module.parameters(), options.optimizer)
+        self._optimizer = make_optimizer(parallel.module.parameters(), options.optimizer, device)
         self._scaler = LossScaler() if options.training.mixed_precision == "fp16" else None
-        self._fault = Fault(options.fault_injection, job)
+        self._fault = Fault(options.fault_injection, job, device)
         self._stress = None
         if options.training.inject_allreduce_copies:
             self._stress = AllReduceStress(options.training.allreduce_stress_level, device, job.world_size)
@@ -50,25 +54,34 @@ class Steps:
         set_rate(self._optimizer, rate)
         self._optimizer.zero_grad(set_to_none=True)
         loss = self._fault.spoil(self._accumulate(data, global_step), global_step)
-        norm = self._clip()
-        if self._scaler is None or norm is None or self._scaler.accepts(norm):
-            self._optimizer.step()
+        with self.timer.phase("clip"):
+            norm = self._clip()
+        with self.timer.phase("optimizer"):
+            if self._scaler is None or norm is None or self._scaler.accepts(norm):
+                self._optimizer.step()
         if self._stress:
-            self._stress.run(loss)
+            with self.timer.phase("stress"):
+                self._stress.run(loss)
         return loss, norm, rate
 
     def _accumulate(self, data: StepData, global_step: int) -> Tensor:
         """Add up the gradients of all batches; they travel with the last one."""
         num_batches = len(data.batches)
-        total = torch.zeros((), device=self._device)
+        losses = []
         for index, samples in enumerate(data.batches):
-            batch = to_device(samples, self._device)
+            with self.timer.phase("data", batch=index):
+                batch = to_device(samples, self._device)
             with self._parallel.batch_context(last=index == num_batches - 1):
-                logits = self._parallel.module(batch["dense"], batch["categorical"])
-                loss = loss_of(logits, batch["target"], batch["importance"]) / num_batches
-                (loss * self._scaler.scale if self._scaler else loss).backward()  # type: ignore[no-untyped-call]
-            total += loss.detach()
-        return total
+                with self.timer.phase("forward", batch=index):
+                    logits = self._parallel.module(batch["dense"], batch["categorical"])
+                    loss = loss_of(logits, batch["target"], batch["importance"])
+                    losses.append(loss.detach())
+                    share = (self._scaler.scale if self._scaler else 1.0) / num_batches
+                    scaled = loss if share == 1.0 else loss * share
+                with self.timer.phase("backward", batch=index):
+                    self.timer.watch_loss(scaled)
+                    scaled.backward()  # type: ignore[no-untyped-call]
+        return losses[0] if num_batches == 1 else torch.stack(losses).mean()
 
     def _clip(self) -> Tensor | None:
         """Clip after unscaling; without clipping the norm is measured only where the scaler needs it."""
@@ -100,6 +113,7 @@ class Loop:
     steps: Steps
     recorder: Recorder
     step_log: StepLog
+    work: Work
     agreement: Agreement
     signals: StopSignals
     ending: Ending = field(default_factory=Ending)
@@ -123,21 +137,25 @@ class Loop:
         self._agree(self._report(meter.readings(all_of_them=True)), self.ending.num_steps)
 
     def _step(self, meter: Meter, global_step: int) -> None:
-        data = next(self.data)
-        loss, norm, rate = self.steps.take(data, global_step)
+        timer = self.steps.timer
+        timer.begin_step()
+        with timer.phase("data"):
+            data = next(self.data)
+        with memory_needed(f"in step {global_step}", self.job.rank, self.device):
+            loss, norm, rate = self.steps.take(data, global_step)
+        recording = timer.end_step()
         num_samples = sum(len(batch["target"]) for batch in data.batches)
         num_tokens = num_samples * self.options.dataset.sequence_length
         profiled = self.recorder.is_busy(global_step)
-        meter.end_step(
-            StepFacts(data.epoch, data.step, global_step, rate, num_samples, num_tokens, profiled), loss, norm
-        )
+        facts = StepFacts(data.epoch, data.step, global_step, rate, num_samples, num_tokens, profiled)
+        meter.end_step(facts, loss, norm, recording)
 
     def _report(self, readings: Iterator[Reading]) -> str:
         """Write finished steps; gives what is wrong with the first bad one, or nothing."""
         fault = ""
         for reading in readings:
             self.step_log.write_step(reading, memory_peak_bytes(self.device))
-            beat(reading, self.job, self.num_steps)
+            beat(reading, self.job, self.num_steps, self.work)
             step = reading.facts.global_step
             if step % self.options.training.log_interval == 0 or step == self.num_steps:
                 log.info("step %d/%d loss %.5f %.2f ms", step, self.num_steps, reading.loss, reading.step_ms)

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from aorta_train.ending import leave, leave_with_parent
-from aorta_train.environment import installed_torch, switch_flight_recorder_on
+from aorta_train.environment import installed_torch, prepare_streams, switch_flight_recorder_on
 from aorta_train.job import Job, job_in
 from aorta_train.loading import load
 from aorta_train.options import Options
 from aorta_train.refusal import Refusal, TrainingFailed
 from aorta_train.rules import faults_in_job
+
+log = logging.getLogger("aorta")
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
@@ -61,8 +63,11 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     output_dir = _make_output_dir(options)
     switch_flight_recorder_on(os.environ, output_dir, torch_version)
+    for change in prepare_streams(os.environ, options):
+        if job.local_rank == 0:
+            log.warning(change)
     session: Any = importlib.import_module("aorta_train.session")
-    exit_code: int = session.run(options, job, output_dir)
+    exit_code: int = session.run(options, job, output_dir, arguments.enable_rocm_metrics)
     return exit_code
 
 
@@ -82,6 +87,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         default=[],
         metavar="SECTION.KNOB=VALUE",
         help="replace values of the file; may be given again; null sets back to the default",
+    )
+    parser.add_argument(
+        "--enable-rocm-metrics",
+        action="store_true",
+        help="write what rocm-smi says every 10 s to rocm_metrics_<NN>.jsonl, from one rank a node; AMD GPUs only",
     )
     return parser.parse_args(argv)
 

@@ -7,7 +7,6 @@ marks its end.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from aorta_train.clock import clock_of
+from aorta_train.recording import Recording
 
 
 @dataclass(frozen=True)
@@ -38,50 +40,40 @@ class Reading:
     step_ms: float
     loss: float
     grad_norm: float | None
+    profile: dict[str, Any] | None
 
 
 class Meter:
     """Collects readings in the order of the steps."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        self._clock = clock_of(device)
         self._on_gpu = device.type != "cpu"
-        self._pending: deque[tuple[StepFacts, Any, Any, Tensor, bool]] = deque()
+        self._pending: deque[tuple[StepFacts, Any, Any, Tensor, bool, Recording | None]] = deque()
         self._last_end: Any = None
 
     def begin(self) -> None:
         """Mark the beginning of the first step."""
-        self._last_end = self._mark()
+        self._last_end = self._clock.mark()
 
-    def end_step(self, facts: StepFacts, loss: Tensor, grad_norm: Tensor | None) -> None:
+    def end_step(
+        self, facts: StepFacts, loss: Tensor, grad_norm: Tensor | None, recording: Recording | None = None
+    ) -> None:
         """Mark the end of a step."""
         has_norm = grad_norm is not None
         values = torch.stack([loss.detach().float(), (grad_norm if has_norm else loss).detach().float()])  # type: ignore[union-attr]
         if self._on_gpu:
             host = torch.empty(2, pin_memory=True)
             values = host.copy_(values, non_blocking=True)
-        end = self._mark()
-        self._pending.append((facts, self._last_end, end, values, has_norm))
+        end = self._clock.mark()
+        self._pending.append((facts, self._last_end, end, values, has_norm, recording))
         self._last_end = end
 
     def readings(self, all_of_them: bool = False) -> Iterator[Reading]:
         """Give the steps that can be read without waiting for the one just enqueued, or all."""
         num_kept = 1 if self._on_gpu and not all_of_them else 0
         while len(self._pending) > num_kept:
-            facts, begin, end, values, has_norm = self._pending.popleft()
-            step_ms = self._elapsed_ms(begin, end)
+            facts, begin, end, values, has_norm, recording = self._pending.popleft()
+            step_ms = self._clock.elapsed_ms(begin, end)
             loss, norm = values.tolist()
-            yield Reading(facts, step_ms, loss, norm if has_norm else None)
-
-    def _mark(self) -> Any:
-        if not self._on_gpu:
-            return time.perf_counter_ns()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
-
-    def _elapsed_ms(self, begin: Any, end: Any) -> float:
-        if not self._on_gpu:
-            return float(end - begin) / 1e6
-        end.synchronize()
-        return float(begin.elapsed_time(end))
+            yield Reading(facts, step_ms, loss, norm if has_norm else None, recording.read() if recording else None)

@@ -1,7 +1,8 @@
 """The ranking transformer: dense and categorical features of each position in, one logit a position out.
 
 Shape suffixes: B batch, T positions, F dense features, E width of a dense feature, S categorical features, M embedding
-width, D model width, H heads, K head width, N width inside the MLP.
+width, D model width, H heads, K head width, N width inside the MLP, R positions of all samples (B * T), I and O widths
+of a linear layer.
 """
 # ruff: noqa: N803, N806  (names end with their shape)
 
@@ -18,15 +19,31 @@ from torch.nn import functional
 from aorta_train.options import Model
 
 
+class ChunkedLinear(nn.Linear):
+    """A linear layer whose matrix product is launched in `num_chunks` pieces, each of some of the positions."""
+
+    def __init__(self, in_features: int, out_features: int, num_chunks: int) -> None:
+        super().__init__(in_features, out_features)
+        self.num_chunks = num_chunks
+
+    def forward(self, x_BTI: Tensor) -> Tensor:
+        """Multiply; gradients of the weights add up over the pieces."""
+        if self.num_chunks == 1:
+            return super().forward(x_BTI)
+        pieces = x_BTI.flatten(0, -2).tensor_split(self.num_chunks)
+        y_RO = torch.cat([functional.linear(piece, self.weight, self.bias) for piece in pieces])
+        return y_RO.view(*x_BTI.shape[:-1], self.out_features)
+
+
 class Attention(nn.Module):
     """Self-attention over all positions of a sample."""
 
-    def __init__(self, model_dim: int, num_heads: int, dropout: float) -> None:
+    def __init__(self, options: Model, num_chunks: int) -> None:
         super().__init__()
-        self.num_heads = num_heads
-        self.dropout = dropout
-        self.query_key_value = nn.Linear(model_dim, 3 * model_dim)
-        self.output = nn.Linear(model_dim, model_dim)
+        self.num_heads = options.num_heads
+        self.dropout = options.dropout
+        self.query_key_value = ChunkedLinear(options.model_dim, 3 * options.model_dim, num_chunks)
+        self.output = ChunkedLinear(options.model_dim, options.model_dim, num_chunks)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Mix the positions."""
@@ -43,13 +60,13 @@ class Attention(nn.Module):
 class EncoderLayer(nn.Module):
     """One transformer layer, normalised before each half: the unit of sharding and of compilation."""
 
-    def __init__(self, options: Model) -> None:
+    def __init__(self, options: Model, num_chunks: int) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(options.model_dim)
-        self.attention = Attention(options.model_dim, options.num_heads, options.dropout)
+        self.attention = Attention(options, num_chunks)
         self.mlp_norm = nn.LayerNorm(options.model_dim)
-        self.mlp_in = nn.Linear(options.model_dim, options.mlp_hidden_dim)
-        self.mlp_out = nn.Linear(options.mlp_hidden_dim, options.model_dim)
+        self.mlp_in = ChunkedLinear(options.model_dim, options.mlp_hidden_dim, num_chunks)
+        self.mlp_out = ChunkedLinear(options.mlp_hidden_dim, options.model_dim, num_chunks)
         self.dropout = nn.Dropout(options.dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
@@ -62,22 +79,31 @@ class EncoderLayer(nn.Module):
 class RankingTransformer(nn.Module):
     """Projections of both kinds of features, added; transformer layers; a scorer of two layers."""
 
-    def __init__(self, options: Model) -> None:
+    def __init__(self, options: Model, num_chunks: int = 1) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(options.vocab_size, options.embedding_dim)
+        self.embedding = nn.EmbeddingBag(options.vocab_size, options.embedding_dim, mode="mean")
         self.dense_projection = nn.Linear(options.num_dense_features * options.dense_dim, options.model_dim)
         self.sparse_projection = nn.Linear(options.embedding_dim, options.model_dim)
-        self.layers = nn.ModuleList(EncoderLayer(options) for _ in range(options.num_layers))
+        self.layers = nn.ModuleList(EncoderLayer(options, num_chunks) for _ in range(options.num_layers))
         self.norm = nn.LayerNorm(options.model_dim)
         self.scorer_in = nn.Linear(options.model_dim, options.model_dim)
         self.scorer_out = nn.Linear(options.model_dim, 1)
 
     def forward(self, dense_BTFE: Tensor, categorical_BTS: Tensor) -> Tensor:
         """Give a logit for every position, (B, T, 1): fully_shard warns of outputs that are views."""
-        pooled_BTM = self.embedding(categorical_BTS).mean(dim=2)
-        x_BTD = self.dense_projection(dense_BTFE.flatten(2)) + self.sparse_projection(pooled_BTM)
+        x_BTD = self.embed(dense_BTFE, categorical_BTS)
         for layer in self.layers:
             x_BTD = layer(x_BTD)
+        return self.score(x_BTD)
+
+    def embed(self, dense_BTFE: Tensor, categorical_BTS: Tensor) -> Tensor:
+        """Project both kinds of features; the categorical ones of a position are averaged as they are looked up."""
+        pooled_RM = self.embedding(categorical_BTS.flatten(0, 1))
+        pooled_BTM = pooled_RM.view(*categorical_BTS.shape[:2], -1)
+        return self.dense_projection(dense_BTFE.flatten(2)) + self.sparse_projection(pooled_BTM)  # type: ignore[no-any-return]
+
+    def score(self, x_BTD: Tensor) -> Tensor:
+        """Give a logit for every position."""
         h_BTD = functional.gelu(self.scorer_in(self.norm(x_BTD)))
         return self.scorer_out(h_BTD)  # type: ignore[no-any-return]
 
@@ -115,10 +141,10 @@ def initialise(model: nn.Module, seed: int, prefix: str = "", recurse: bool = Tr
         parameter.copy_(initial_value(prefix + name, parameter.shape, seed, source))
 
 
-def build(options: Model, seed: int, device: torch.device) -> RankingTransformer:
+def build(options: Model, seed: int, device: torch.device, num_chunks: int = 1) -> RankingTransformer:
     """Make the model on `device` (which may be meta, then without values) with its first values."""
     with torch.device("meta"):
-        model = RankingTransformer(options)
+        model = RankingTransformer(options, num_chunks)
     if device.type != "meta":
         model = model.to_empty(device=device)
         initialise(model, seed)

@@ -57,7 +57,7 @@ class Optimizer:
     """The optimizer."""
 
     name: Literal["adamw", "shampoo"] = knob("adamw")
-    """AdamW of torch; shampoo needs the package `distributed_shampoo`."""
+    """AdamW of torch; shampoo is documented, but refused in this version."""
     lr: float = knob(2e-4, above=0)
     """Peak learning rate."""
     weight_decay: float = knob(1e-2, at_least=0)
@@ -234,14 +234,46 @@ class Profiling:
     """Name of the chrome trace; with several cycles `_step<N>` is added."""
     gzip: bool = knob(False)
     """Compresses the files and adds `.gz`."""
+    stream_timing: Literal["off", "light", "full"] = knob("off", devices=GPUS, neutral="off")
+    """Adds `profile` to the step lines: light times the phases of a step, full its computation and its collectives."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What the speed is held against."""
+
+    measure_peak: bool = knob(False)
+    """Times matrix products of the run's type before the training, and holds the model's operations against them."""
+    peak_tflops: float | None = knob(None, above=0)
+    """The device's known peak, in place of a measured one."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Where collectives run."""
+
+    comm_priority: Literal["high", "normal"] | None = knob(None, devices=GPUS)
+    """Priority of the streams of collectives, whatever TORCH_NCCL_HIGH_PRIORITY says; null leaves it to torch."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Experiments whose effect shows in a trace."""
+
+    gemm_chunks: int = knob(1, at_least=1, at_most=64)
+    """Launches into which each matrix product of a layer is split, by positions; the results stay, up to rounding."""
+    max_sms: int | None = knob(None, at_least=1, devices=GPUS)
+    """Compute units that a matrix product occupies at most (ROCm: where it is a stream-K kernel)."""
+    async_copy_mb: int | None = knob(None, at_least=1, devices=GPUS)
+    """Size in MB of a device copy that each layer launches on another stream, awaited when the next layer is done."""
 
 
 @dataclass(frozen=True)
 class FaultInjection:
     """Makes one rank fail on purpose, to validate the harness that watches the run; never for a measurement."""
 
-    kind: Literal["none", "raise", "exit", "hang", "kill", "nan"] = knob("none")
-    """Raises an error, exits, sleeps for ever, is killed (SIGKILL), or computes a loss that is no number."""
+    kind: Literal["none", "raise", "exit", "hang", "kill", "nan", "oom"] = knob("none")
+    """Raises an error, exits, sleeps for ever, is killed (SIGKILL), gets a loss that is no number, or no memory."""
     rank: int = knob(0, at_least=0)
     """The rank that fails."""
     step: int = knob(1, at_least=1)
@@ -265,17 +297,9 @@ class Options:
     compile: Compile = field(default_factory=Compile)
     dataloader: Dataloader = field(default_factory=Dataloader)
     profiling: Profiling = field(default_factory=Profiling)
+    benchmark: Benchmark = field(default_factory=Benchmark)
+    streams: Streams = field(default_factory=Streams)
+    tuning: Tuning = field(default_factory=Tuning)
     fault_injection: FaultInjection = field(default_factory=FaultInjection)
     explicit: frozenset[str] = frozenset()
     """Dotted names of the knobs that the file or an override set."""
-
-
-LATER = {
-    "profiling.stream_timing": "stream timing is not implemented in this version: use the torch profiler",
-    "benchmark.measure_peak": "the device's peak is not measured in this version",
-    "streams.comm_priority": "stream priorities are not implemented in this version",
-    "tuning.gemm_chunks": "splitting of matrix products is not implemented in this version",
-    "tuning.max_sms": "capping of compute units is not implemented in this version",
-    "tuning.async_copy_mb": "asynchronous copies are not implemented in this version",
-}
-"""Documented knobs that do nothing yet, and are refused with this sentence."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from aorta_train.options import Training
+from aorta_train.shards import local_gradients
 
 TYPES = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 NAMES = {"none": "fp32", "bf16": "bf16", "fp16": "fp16"}
@@ -30,11 +31,12 @@ class LossScaler:
         self._growth_interval = growth_interval
         self._num_good = 0
 
+    @torch.no_grad()
     def unscale(self, parameters: Iterable[nn.Parameter]) -> None:
         """Divide the gradients by the scale, before they are clipped."""
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad.mul_(1.0 / self.scale)
+        gradients = local_gradients(parameters)
+        if gradients:
+            torch._foreach_mul_(gradients, 1.0 / self.scale)
 
     def accepts(self, global_norm: Tensor) -> bool:
         """Say whether the step may be taken, and adapt the scale."""

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import PurePath
+from typing import Any
 
 from aorta_train.knob import Limits
 from aorta_train.options import Options
@@ -22,7 +23,7 @@ def faults_on_device(options: Options, device: str) -> list[str]:
     faults = [
         f"{name}: does nothing on {device} (it acts on {' and '.join(limits.devices)}); leave it out or null"
         for name, limits in _explicit(options)
-        if device not in limits.devices
+        if device not in limits.devices and _value(options, name) != limits.neutral
     ]
     meta = options.fsdp.param_init_device == "meta"
     if (
@@ -96,6 +97,11 @@ def _explicit(options: Options) -> Iterator[tuple[str, Limits]]:
                 yield name, knob.metadata["limits"]
 
 
+def _value(options: Options, name: str) -> Any:
+    section, knob = name.split(".")
+    return getattr(getattr(options, section), knob)
+
+
 def _mode_faults(options: Options) -> Iterator[str]:
     mode = options.distributed.mode
     for name, limits in _explicit(options):
@@ -138,11 +144,16 @@ def _run_faults(options: Options) -> Iterator[str]:
     if options.optimizer.name == "shampoo":
         has_package = importlib.util.find_spec("distributed_shampoo") is not None
         why = (
-            "is not offered in this version"
+            "is not offered with the installed distributed_shampoo, whose interface changes between releases"
             if has_package
             else "needs the package distributed_shampoo, which is not installed"
         )
         yield f"optimizer.name: shampoo {why}; use adamw"
+    positions = training.batch_size * options.dataset.sequence_length
+    if options.tuning.gemm_chunks > positions:
+        yield f"tuning.gemm_chunks: is {options.tuning.gemm_chunks}, but a batch has {positions} positions; lower it"
+    if options.benchmark.measure_peak and options.benchmark.peak_tflops is not None:
+        yield "benchmark.peak_tflops: is given and measure_peak is true; leave one out"
     if PurePath(profiling.trace_filename).name != profiling.trace_filename or not profiling.trace_filename.endswith(
         ".json"
     ):

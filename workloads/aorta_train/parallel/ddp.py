@@ -7,13 +7,15 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from aorta_train.compiling import compile_layers
 from aorta_train.job import Job
 from aorta_train.model import build
 from aorta_train.options import Options
+from aorta_train.parallel.layers import prepare_layers
 from aorta_train.precision import low_precision
+from aorta_train.timing import StepTimer, StreamTimer
 
 
 class Ddp:
@@ -23,13 +25,13 @@ class Ddp:
         self.module: nn.Module = module
         self._replica = module
         self._autocast_dtype = autocast_dtype
+        self._device_type = next(module.parameters()).device.type
 
     @contextmanager
     def batch_context(self, last: bool) -> Iterator[None]:
         """Cast matrix products; hold gradients back until the last batch."""
         dtype = self._autocast_dtype
-        device_type = next(self.module.parameters()).device.type
-        casting = nullcontext() if dtype is None else torch.autocast(device_type, dtype=dtype)
+        casting = nullcontext() if dtype is None else torch.autocast(self._device_type, dtype=dtype)
         with nullcontext() if last else self._replica.no_sync(), casting:
             yield
 
@@ -43,11 +45,11 @@ class Ddp:
             yield name, parameter.detach()
 
 
-def wrap(options: Options, job: Job, device: torch.device) -> Ddp:
+def wrap(options: Options, job: Job, device: torch.device, timer: StepTimer) -> Ddp:
     """Replicate the model."""
     settings = options.distributed
-    model = build(options.model, options.training.seed, torch.device("cpu")).to(device)
-    compile_layers(model, options.compile)
+    model = build(options.model, options.training.seed, torch.device("cpu"), options.tuning.gemm_chunks).to(device)
+    prepare_layers(model, options, device, timer)
     module = DistributedDataParallel(
         model,
         device_ids=None if device.type == "cpu" else [device],
@@ -56,4 +58,6 @@ def wrap(options: Options, job: Job, device: torch.device) -> Ddp:
         static_graph=settings.static_graph,
         find_unused_parameters=settings.find_unused_parameters,
     )
+    if isinstance(timer, StreamTimer):
+        module.register_comm_hook(None, allreduce_hook)  # the same reduction, but issued where it can be timed
     return Ddp(module, low_precision(options.training))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel, MixedPrecision, ShardingStrategy
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
-from aorta_train.compiling import compile_layers
 from aorta_train.job import Job
 from aorta_train.model import EncoderLayer, build, initialise
 from aorta_train.options import Options
+from aorta_train.parallel.layers import prepare_layers
 from aorta_train.precision import low_precision
+from aorta_train.priority import group_wishes, replace_streams
+from aorta_train.shards import clip_shards
+from aorta_train.timing import StepTimer
 
 STRATEGIES = {
     "full_shard": ShardingStrategy.FULL_SHARD,
@@ -34,9 +38,11 @@ PREFETCHES = {
 class Fsdp:
     """A model in units, each sharded over the ranks."""
 
-    def __init__(self, module: FullyShardedDataParallel) -> None:
+    def __init__(self, module: FullyShardedDataParallel, is_sharded: bool, device: torch.device) -> None:
         self.module: nn.Module = module
         self._root = module
+        self._is_sharded = is_sharded
+        self._device = device
 
     @contextmanager
     def batch_context(self, last: bool) -> Iterator[None]:
@@ -45,8 +51,10 @@ class Fsdp:
             yield
 
     def clip(self, max_norm: float) -> Tensor:
-        """FSDP's own clipping: torch.nn.utils would take the norm of this rank's shard."""
-        return self._root.clip_grad_norm_(max_norm)
+        """Clip the shards: torch.nn.utils would take the norm of this rank's own."""
+        if not self._is_sharded:
+            return torch.nn.utils.clip_grad_norm_(self._root.parameters(), max_norm)
+        return clip_shards(self._root.parameters(), max_norm, self._root.process_group, self._device)
 
     def full_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Gather one unit at a time."""
@@ -62,20 +70,20 @@ class Fsdp:
                         yield _plain(f"{unit_name}.{name}"), parameter.detach()
 
 
-def wrap(options: Options, job: Job, device: torch.device) -> Fsdp:
+def wrap(options: Options, job: Job, device: torch.device, timer: StepTimer) -> Fsdp:
     """Shard the model, a unit a layer and one for the rest."""
     settings = options.fsdp
     seed = options.training.seed
     on_cpu = device.type == "cpu"
     start = {"cpu": torch.device("cpu"), "meta": torch.device("meta"), "device": device}[settings.param_init_device]
-    model = build(options.model, seed, start)
-    compile_layers(model, options.compile)
+    model = build(options.model, seed, start, options.tuning.gemm_chunks)
+    prepare_layers(model, options, device, timer)
     if on_cpu and settings.sync_module_states and start.type != "meta":
         _send_parameters(model)
     dtype = low_precision(options.training)
     module = FullyShardedDataParallel(
         model,
-        device_mesh=_mesh(settings.sharding_strategy, job, device),
+        process_group=_groups(options, job),
         sharding_strategy=STRATEGIES[settings.sharding_strategy],
         auto_wrap_policy=ModuleWrapPolicy({EncoderLayer}),
         backward_prefetch=PREFETCHES[settings.backward_prefetch],
@@ -89,14 +97,31 @@ def wrap(options: Options, job: Job, device: torch.device) -> Fsdp:
         limit_all_gathers=settings.limit_all_gathers,
         use_orig_params=settings.use_orig_params,
     )
-    return Fsdp(module)
+    _replace_streams(module, options, device)
+    return Fsdp(module, settings.sharding_strategy != "no_shard", device)
 
 
-def _mesh(strategy: str, job: Job, device: torch.device) -> DeviceMesh | None:
-    """Shard inside a node and replicate over nodes, when that is the strategy."""
-    if strategy != "hybrid_shard":
+def _groups(options: Options, job: Job) -> Any:
+    """Give the groups to shard inside a node and to replicate over nodes when that is the strategy, else nothing."""
+    if options.fsdp.sharding_strategy != "hybrid_shard":
         return None
-    return init_device_mesh(device.type, (job.num_nodes, job.local_world_size), mesh_dim_names=("replicate", "shard"))
+    ranks = torch.arange(job.world_size).view(job.num_nodes, job.local_world_size)
+    wishes = group_wishes(options)
+    sharding = [dist.new_group(nodes_ranks, **wishes) for nodes_ranks in ranks.tolist()]
+    replicating = [dist.new_group(twins, **wishes) for twins in ranks.T.tolist()]
+    return sharding[job.rank // job.local_world_size], replicating[job.rank % job.local_world_size]
+
+
+def _replace_streams(module: FullyShardedDataParallel, options: Options, device: torch.device) -> None:
+    """Give the units' streams the priority that is asked for; torch makes them once, when it first needs them."""
+    if options.streams.comm_priority is None:
+        return
+    runtime: Any = importlib.import_module("torch.distributed.fsdp._runtime_utils")
+    runtime._lazy_init(module, module)  # noqa: SLF001
+    names = ["_unshard_stream", "_post_backward_stream"]
+    if options.fsdp.sharding_strategy == "hybrid_shard":
+        names.append("_all_reduce_stream")
+    replace_streams(FullyShardedDataParallel.fsdp_modules(module), names, options, device)
 
 
 def _send_parameters(model: nn.Module) -> None:

@@ -8,14 +8,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 
-from aorta_train.compiling import compile_layers
 from aorta_train.job import Job
 from aorta_train.model import build, initial_value, layers_of
 from aorta_train.options import Options
+from aorta_train.parallel.layers import prepare_layers
 from aorta_train.precision import low_precision
+from aorta_train.priority import replace_streams
+from aorta_train.shards import clip_shards
+from aorta_train.timing import StepTimer
 
 HOMES = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 """Where torch keeps fully_shard: from 2.6 on, and before."""
@@ -24,8 +28,9 @@ HOMES = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 class Fsdp2:
     """A model whose parameters are DTensors."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, device: torch.device) -> None:
         self.module = module
+        self._device = device
 
     @contextmanager
     def batch_context(self, last: bool) -> Iterator[None]:
@@ -35,9 +40,8 @@ class Fsdp2:
         yield
 
     def clip(self, max_norm: float) -> Tensor:
-        """Clip DTensors, whose norm is global once it is gathered."""
-        norm: Any = torch.nn.utils.clip_grad_norm_(self.module.parameters(), max_norm)
-        return norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # type: ignore[no-any-return]
+        """Clip the shards."""
+        return clip_shards(self.module.parameters(), max_norm, dist.group.WORLD, self._device)
 
     def full_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Gather one parameter at a time."""
@@ -46,20 +50,21 @@ class Fsdp2:
             yield name, parameter.detach().full_tensor()
 
 
-def wrap(options: Options, job: Job, device: torch.device) -> Fsdp2:
+def wrap(options: Options, job: Job, device: torch.device, timer: StepTimer) -> Fsdp2:
     """Shard the model, layer by layer and then the rest."""
     home = _home()
     settings = options.fsdp
     start = {"cpu": torch.device("cpu"), "meta": torch.device("meta"), "device": device}[settings.param_init_device]
-    model = build(options.model, options.training.seed, start)
+    model = build(options.model, options.training.seed, start, options.tuning.gemm_chunks)
     if start.type == "cpu":
         model = model.to(device)
-    compile_layers(model, options.compile)
+    prepare_layers(model, options, device, timer)
     dtype = low_precision(options.training)
     policy = (
         home.MixedPrecisionPolicy() if dtype is None else home.MixedPrecisionPolicy(dtype, reduce_dtype=torch.float32)
     )
-    mesh = init_device_mesh(device.type, (job.world_size,))
+    everyone: Any = dist.group.WORLD
+    mesh = DeviceMesh.from_group(everyone, device.type)  # a mesh of sizes might make a group of its own
     layers: list[Any] = layers_of(model)
     for layer in layers:
         home.fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=settings.reshard_after_forward)
@@ -67,7 +72,18 @@ def wrap(options: Options, job: Job, device: torch.device) -> Fsdp2:
     if start.type == "meta":
         _materialise(model, options.training.seed, job, device)
     _prefetch(layers, settings.forward_prefetch_depth, settings.backward_prefetch_depth)
-    return Fsdp2(model)
+    _replace_streams(model, options, device)
+    return Fsdp2(model, device)
+
+
+def _replace_streams(model: Any, options: Options, device: torch.device) -> None:
+    """Give the streams the priority that is asked for; torch makes them once, when it first needs them."""
+    if options.streams.comm_priority is None:
+        return
+    state = model._get_fsdp_state()  # noqa: SLF001
+    state._lazy_init()  # noqa: SLF001
+    names = ("all_gather_copy_in_stream", "all_gather_stream", "reduce_scatter_stream")
+    replace_streams([state._comm_ctx], names, options, device)  # noqa: SLF001
 
 
 def _home() -> Any:

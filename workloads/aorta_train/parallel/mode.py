@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from aorta_train.job import Job
 from aorta_train.options import Options
+from aorta_train.timing import StepTimer, Untimed
 
 
 class Parallel(Protocol):
@@ -33,7 +34,7 @@ class Parallel(Protocol):
         ...
 
 
-Wrap = Callable[[Options, Job, torch.device], Parallel]
+Wrap = Callable[[Options, Job, torch.device, StepTimer], Parallel]
 
 MODULES = {
     "fsdp": "aorta_train.parallel.fsdp",
@@ -42,7 +43,7 @@ MODULES = {
 }
 
 
-def share_model(options: Options, job: Job, device: torch.device) -> Parallel:
+def share_model(options: Options, job: Job, device: torch.device, timer: StepTimer | None = None) -> Parallel:
     """Make the model and share it among the ranks in the chosen mode."""
     module = importlib.import_module(MODULES[options.distributed.mode])
-    return cast("Wrap", module.wrap)(options, job, device)
+    return cast("Wrap", module.wrap)(options, job, device, timer or Untimed())
