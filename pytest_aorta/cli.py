@@ -12,8 +12,13 @@ from pytest_aorta.cli_runs import clean, runs
 from pytest_aorta.cli_traces import traces
 from pytest_aorta.errors import AortaError, ConfigError
 
+_EXIT_CODES = (
+    "Exit codes, of every command: 0 done; 1 what was looked at is not right, or something could not be done; "
+    "2 the command line is wrong, or names what is not there."
+)
 
-@click.group()
+
+@click.group(epilog=_EXIT_CODES)
 @click.version_option(__version__, prog_name="aorta")
 def cli() -> None:
     """GPU cluster validation: the tools beside `pytest --aorta-config=FILE`.

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import click
 
+from pytest_aorta.cli_layout import terminal_width, wrapped
 from pytest_aorta.config.document import checked_object, parse_json
 from pytest_aorta.config.load import Settings, load
+from pytest_aorta.config.redact import scrub
 from pytest_aorta.config.schema import SchemaKind, schema_text
-from pytest_aorta.config.shipped import shipped, shipped_configs, shipped_thresholds
+from pytest_aorta.config.shipped import shipped_configs, shipped_thresholds
+from pytest_aorta.config.validation import near
 from pytest_aorta.errors import AortaError
 from pytest_aorta.run.hosts import not_in_this_version
+from pytest_aorta.stages.command import launch_text
 from pytest_aorta.stages.measures import unknown_metrics
 from pytest_aorta.stages.source import unusable_parser
-
-_WIDTH = 54
 
 
 class _Refused(click.ClickException):
@@ -26,6 +29,12 @@ class _Refused(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         for line in self.message.splitlines():
             click.echo(f"aorta config: {line}", file=file, err=file is None)
+
+
+class _Absent(_Refused):
+    """The command line names what is not there; exit 2."""
+
+    exit_code = 2
 
 
 def _example(text: str) -> str:
@@ -40,8 +49,9 @@ def config() -> None:
 @config.command("list", epilog=_example("aorta config list"))
 def list_() -> None:
     """List the configurations and threshold files that come with the package."""
-    for path in (*shipped_configs(), *shipped_thresholds()):
-        click.echo(f"{path.name:{_WIDTH}}{_purpose(path)}".rstrip())
+    _list("configurations", shipped_configs())
+    click.echo()
+    _list("threshold files, each named by a configuration", shipped_thresholds())
 
 
 @config.command(epilog=_example("aorta config show local_cpu"))
@@ -53,12 +63,16 @@ def show(name: str) -> None:
 
 @config.command(epilog=_example("aorta config copy mi3xx_aorta_profile_overlap_2gpu_single ./my_cluster.json"))
 @click.argument("name")
-@click.argument("dest", type=click.Path(path_type=Path))
+@click.argument("dest", type=click.Path())
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
-def copy(name: str, dest: Path, force: bool) -> None:
-    """Copy the shipped file NAME to DEST, a file or a folder, and its threshold file along with it."""
+def copy(name: str, dest: str, force: bool) -> None:
+    """Copy the shipped file NAME to DEST, and its threshold file along with it.
+
+    DEST is a file, or a folder: one that is there, or one to be made when its name ends in a slash.
+    """
     source = _found(name)
-    target = dest / source.name if dest.is_dir() else dest
+    place, is_folder = Path(dest), dest.endswith("/") or Path(dest).is_dir()
+    target = place / source.name if is_folder else place
     text = source.read_text(encoding="utf-8")
     copies = {target: text}
     reference = checked_object(parse_json(text), name).get("threshold_json")
@@ -68,8 +82,10 @@ def copy(name: str, dest: Path, force: bool) -> None:
         copies[target] = text.replace(json.dumps(reference), json.dumps(beside.name))
     if len(copies) == 1 and reference:
         raise _Refused(f"{target}: has the name of the threshold file that comes along; choose another name")
-    _refuse_to_overwrite(copies, target, force=force)
+    _refuse_to_overwrite(copies, target, force=force, makes_folder=dest.endswith("/"))
     try:
+        if dest.endswith("/"):
+            place.mkdir(parents=True, exist_ok=True)
         for path, content in copies.items():
             path.write_text(content, encoding="utf-8")
             click.echo(f"wrote {path}")
@@ -84,17 +100,22 @@ def copy(name: str, dest: Path, force: bool) -> None:
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a value; repeatable.")
 @click.option("--suite", type=click.Choice(["single", "distributed"]), help="The suite that it is meant for.")
 def check(file: Path, cluster: Path | None, thresholds: Path | None, sets: tuple[str, ...], suite: str | None) -> None:
-    """Check FILE with its cluster and thresholds; nothing is contacted."""
+    """Check FILE with its cluster and thresholds; nothing is contacted.
+
+    What this version cannot do is a fault like any other. What only this machine lacks (a parser's package) is a
+    warning.
+    """
     try:
         settings = load(file, cluster=cluster, thresholds=thresholds, sets=sets, suite=suite)
     except AortaError as error:
-        raise _Refused(str(error)) from error
+        is_absent = any(path is not None and not path.exists() for path in (file, cluster, thresholds))
+        raise (_Absent if is_absent else _Refused)(str(error)) from error
     for warning in settings.warnings:
         click.echo(f"aorta config: warning: {warning}", err=True)
-    for fault in (*not_in_this_version(settings), *unusable_parser(settings)):
-        click.echo(f"aorta config: warning: a run will be refused: {fault}", err=True)
-    if faults := list(unknown_metrics(settings)):
+    if faults := [*not_in_this_version(settings), *unknown_metrics(settings)]:
         raise _Refused("\n".join(f"{file}: {fault}" for fault in faults))
+    for fault in unusable_parser(settings):
+        click.echo(f"aorta config: warning: a run on this machine will be refused: {fault}", err=True)
     click.echo(f"ok: {file}")
     for label, value in _summary(settings):
         click.echo(f"  {label:<12} {value}")
@@ -110,10 +131,25 @@ def schema(kind: SchemaKind) -> None:
 def _found(name: str) -> Path:
     file = name if name.endswith(".json") else f"{name}.json"
     known = {path.name: path for path in (*shipped_configs(), *shipped_thresholds())}
-    try:
-        return known[file] if file in known else shipped(f"configs/{file}")
-    except AortaError as error:
-        raise _Refused(str(error)) from error
+    if file not in known:
+        hint = near(file, known) or "; see `aorta config list`"
+        raise _Absent(f"{name[:80]}: no file of this name comes with the package{hint}")
+    return known[file]
+
+
+def _list(heading: str, paths: Sequence[Path]) -> None:
+    """Print files under a heading, the purpose of each beside it, or below it where the terminal is narrow."""
+    width = terminal_width()
+    name_width = max(len(path.name) for path in paths)
+    purposes = [_purpose(path) for path in paths]
+    beside = name_width + 4 + max(map(len, purposes)) <= width
+    click.echo(f"{heading}:")
+    for path, purpose in zip(paths, purposes, strict=True):
+        if beside:
+            click.echo(f"  {path.name:{name_width}}  {purpose}".rstrip())
+        else:
+            click.echo(f"  {path.name}")
+            click.echo("\n".join(wrapped(f"      {purpose}", indent=6)))
 
 
 def _purpose(path: Path) -> str:
@@ -121,13 +157,13 @@ def _purpose(path: Path) -> str:
     return str(comment).partition(". ")[0].rstrip(".")
 
 
-def _refuse_to_overwrite(copies: dict[Path, str], target: Path, *, force: bool) -> None:
+def _refuse_to_overwrite(copies: dict[Path, str], target: Path, *, force: bool, makes_folder: bool) -> None:
     """Refuse before anything is written; a threshold file that is there already, unchanged, is no reason to."""
     problems = []
     for path, content in copies.items():
         if path.is_dir():
             problems.append(f"{path}: is a folder, expected a file")
-        elif not path.parent.is_dir():
+        elif not path.parent.is_dir() and not makes_folder:
             problems.append(f"{path}: there is no folder {path.parent}; make it first")
         elif path.exists() and not force and (path == target or path.read_bytes() != content.encode()):
             problems.append(f"{path}: exists already; use --force to overwrite it, or choose another place")
@@ -144,7 +180,8 @@ def _summary(settings: Settings) -> list[tuple[str, str]]:
     return [
         ("suite", f"aorta_{settings.suite}"),
         ("hosts", f"{', '.join(names)} by {settings.cluster.transport}"),
-        ("ranks", f"{settings.world_size} ({settings.nproc_per_node} on each node), {settings.launch_mode} mode"),
+        ("ranks", f"{settings.world_size} ({settings.nproc_per_node} on each node)"),
+        ("started by", scrub(launch_text(settings), settings.secrets())),
         ("container", str(container.image) if container is not None and container.is_used else "none"),
         ("thresholds", (", ".join(limits) or "none") + enforced),
         ("output", str(settings.output_dir)),

@@ -138,7 +138,12 @@ class _Loading:
     def _config_source(self, config_text: Mapping[str, Any] | None) -> Source | None:
         path, label = located(self.config_option, self.cwd), str(self.config_option)
         if config_text is None:
-            return self._read("config", path, label)
+            found = self._read("config", path, label)
+            if found is not None and (what := _other_kind(found.document)):
+                self.faults.append(Fault(label, what))
+                del self.sources["config"]
+                return None
+            return found
         try:
             text = json.dumps(config_text)
             self.sources["config"] = source = Source(label, path, text, checked_object(parse_json(text), label))
@@ -252,6 +257,23 @@ class _Loading:
             set_path = path if below or label == str(self.config_option) else (*REGION, *path)
             where = f"{label}: {path_text(path)}{overrides.origin(set_path, self.overrides)}"
             self.faults.append(Fault(where, fault.message))
+
+
+def _other_kind(document: Table) -> str:
+    """Say that a file is one of another kind, given in a configuration's place; nothing when it may be one."""
+    if document.keys() & {"schema_version", "gpus_per_node"}:
+        return ""
+    if "expected_results" in document:
+        return (
+            "is a threshold file, not a configuration; give it by --aorta-thresholds (of `aorta config check`: "
+            "--thresholds) beside a configuration"
+        )
+    if "node_dict" in document:
+        return (
+            "is a cluster file, not a configuration; give it by --aorta-cluster (of `aorta config check`: --cluster) "
+            "beside a configuration"
+        )
+    return ""
 
 
 def _safe_text(kind: InputKind, source: Source) -> str:

@@ -12,6 +12,7 @@ from pytest_aorta.config.scalars import parse_scalar
 from pytest_aorta.errors import Fault
 
 OPTION = "--aorta-set"
+_MOST_DIGITS = 9
 _ONE_KEY_BELOW: tuple[JsonPath, ...] = (("training_overrides",), ("container", "env"), ("multi_node", "extra_env"))
 
 
@@ -62,31 +63,52 @@ def parse(texts: Iterable[str]) -> tuple[list[Override], list[Fault]]:
 
 
 def apply(document: Table, overrides: Iterable[Override], *, below: JsonPath = ()) -> list[Fault]:
-    """Set the values in the document, whose own place in the configuration is `below`; objects on the way are made."""
+    """Set the values in the document, whose own place in the configuration is `below`; objects on the way are made.
+
+    In a list a number names the entry, counted from 0; it must be there.
+    """
     faults = []
     for override in overrides:
         node: Any = document
         path = override.path[len(below) :]
-        for depth, part in enumerate(path[:-1]):
-            if node.get(part) is None:
-                node[part] = Table()
-            node = node[part]
-            if not isinstance(node, dict):
-                seen = path_text((*below, *path[: depth + 1]))
-                faults.append(Fault(override.option, f"{seen} is {kind_of(node)}, expected an object to set a key in"))
+        for depth, part in enumerate(path):
+            if why := _why_not_into(node, part):
+                seen = path_text((*below, *path[:depth]))
+                faults.append(Fault(override.option, f"{seen} is {kind_of(node)}, {why}"))
                 break
-        else:
-            node[path[-1]] = override.value
-            if isinstance(node, Table):
-                node.repeated = tuple(key for key in node.repeated if key != path[-1])
+            key: Any = int(part) if isinstance(node, list) else part
+            if depth == len(path) - 1:
+                _set(node, key, override.value)
+            elif isinstance(node, dict) and node.get(part) is None:
+                node[part] = node = Table()
+            else:
+                node = node[key]
     return faults
+
+
+def _why_not_into(node: Any, part: str | int) -> str:
+    """Say why `part` names no place in `node`, or give nothing."""
+    if isinstance(node, dict):
+        return ""
+    if not isinstance(node, list):
+        return "expected an object to set a key in"
+    if str(part).isdecimal() and len(str(part)) <= _MOST_DIGITS and int(part) < len(node):
+        return ""
+    entries = f"its entries are 0 to {len(node) - 1}" if node else "it is empty"
+    return f"{entries}; a new entry comes with the whole list as JSON, KEY=[...]"
+
+
+def _set(node: Any, key: str | int, value: Any) -> None:
+    node[key] = value
+    if isinstance(node, Table):
+        node.repeated = tuple(name for name in node.repeated if name != key)
 
 
 def origin(path: JsonPath, overrides: Iterable[Override]) -> str:
     """Give ` (set by --aorta-set ...)` when an override set what stands at `path`, or nothing."""
     for override in reversed(list(overrides)):
         shared = min(len(path), len(override.path))
-        if path[:shared] == override.path[:shared]:
+        if [str(part) for part in path[:shared]] == [str(part) for part in override.path[:shared]]:
             return f" (set by {override.option})"
     return ""
 

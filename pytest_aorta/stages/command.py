@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -79,6 +80,17 @@ def uses_torchrun(settings: Settings) -> bool:
     if settings.config.aorta_path is None and settings.config.multi_node.master_launch_mode == "auto":
         return True
     return settings.launch_mode == "torchrun"
+
+
+def launch_text(settings: Settings) -> str:
+    """Say in a few words what starts the workload, without what only a run knows (addresses, ports, folders)."""
+    config = settings.config
+    if config.workload is not None:
+        command = shlex.join(config.workload.command)
+        return f"torchrun: {command}" if uses_torchrun(settings) else f"{command} (once a node, as it is)"
+    if uses_torchrun(settings):
+        return f"torchrun: {config.multi_node.train_script} --config {config.base_config}"
+    return f"script: bash {config.experiment_script} {config.base_config}"
 
 
 def entry_points(settings: Settings) -> tuple[str, ...]:

@@ -9,9 +9,11 @@ from click.testing import CliRunner, Result
 from pytest_aorta.cli_config import config
 from pytest_aorta.config.schema import schema_text
 from pytest_aorta.config.shipped import shipped, shipped_configs
+from pytest_aorta.trace.sources.choice import why_unusable
 from tests.config.config_site import MINIMAL, TWO_NODES, Site
 
 SAMPLE = "mi3xx_aorta_profile_overlap_2gpu_single"
+HERE = {"transport": "local", "node_dict": {"n0": {"vpc_ip": "10.0.0.1"}}}
 THRESHOLDS = "mi3xx_aorta_profile_overlap_2gpu_threshold.json"
 
 
@@ -19,11 +21,12 @@ def aorta(*arguments: object) -> Result:
     return CliRunner().invoke(config, [str(argument) for argument in arguments])
 
 
-def test_list_names_every_sample_with_its_purpose() -> None:
+def test_list_names_every_sample_with_its_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     result = aorta("list")
     assert result.exit_code == 0
     for path in shipped_configs():
-        line = next(line for line in result.stdout.splitlines() if line.startswith(path.name))
+        line = next(line for line in result.stdout.splitlines() if line.startswith(f"  {path.name}"))
         assert len(line.split()) > 3
 
 
@@ -35,9 +38,37 @@ def test_show_prints_the_file_with_or_without_its_suffix() -> None:
 
 def test_show_of_an_unknown_name_hints() -> None:
     result = aorta("show", "local_cpo")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("aorta config: local_cpo: no file of this name")
     assert "did you mean local_cpu.json?" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_is_named_and_not_there_is_exit_2(tmp_path: Path) -> None:
+    assert aorta("copy", "nope", tmp_path).exit_code == 2
+    assert aorta("check", tmp_path / "absent.json").exit_code == 2
+    assert aorta("copy", "local_cpu", tmp_path).exit_code == 0
+    assert aorta("check", tmp_path / "local_cpu.json", "--thresholds", tmp_path / "absent.json").exit_code == 2
+
+
+def test_list_parts_configurations_from_threshold_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = aorta("list").stdout.splitlines()
+    second = lines.index("threshold files, each named by a configuration:")
+    assert lines[0] == "configurations:"
+    assert lines.index("  local_cpu.json") < second < lines.index("  local_cpu_threshold.json")
+    assert max(map(len, lines)) <= 80
+    monkeypatch.setenv("COLUMNS", "200")
+    assert any(line.startswith("  local_cpu.json  ") for line in aorta("list").stdout.splitlines())
+
+
+def test_copy_to_a_name_with_a_slash_makes_the_folder(tmp_path: Path) -> None:
+    result = aorta("copy", "local_cpu", f"{tmp_path}/new/folder/")
+    assert result.exit_code == 0, result.stderr
+    assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
+        "local_cpu.json",
+        "local_cpu_threshold.json",
+    ]
 
 
 def test_copy_takes_the_thresholds_along(tmp_path: Path) -> None:
@@ -83,26 +114,61 @@ def test_copy_to_places_that_cannot_be(tmp_path: Path) -> None:
 
 def test_check_of_a_good_file(site: Site) -> None:
     path = site.write(
-        "x.json",
-        {**MINIMAL, "gates": [{"metric": "step_time_ms_p95", "kind": "max", "value": 3}], "cluster": TWO_NODES},
+        "x.json", {**MINIMAL, "gates": [{"metric": "step_time_ms_p95", "kind": "max", "value": 3}], "cluster": HERE}
     )
     result = aorta("check", path)
-    assert result.exit_code == 0
-    assert result.stderr == (
-        "aorta config: warning: a run will be refused: cluster.transport: ssh is not in this version; "
-        "run on the node itself, without `cluster`\n"
-    )
+    assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("ok")
-    for words in (
-        "aorta_distributed",
-        "n0 (10.0.0.1)",
-        "by ssh",
-        "4 (2 on each node)",
-        "torchrun",
-        "step_time_ms_p95 max 3",
-        "recorded",
-    ):
+    for words in ("aorta_single", "n0 (10.0.0.1)", "by local", "2 (2 on each node)", "p95 max 3", "recorded"):
         assert words in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"cluster": TWO_NODES}, "cluster.transport: ssh is not in this version"),
+        ({"evidence": {"foo": "off"}}, "evidence.foo: no check of this name"),
+    ],
+)
+def test_what_this_version_cannot_do_is_not_ok(site: Site, fields: dict[str, object], told: str) -> None:
+    gates = [{"metric": "nothing", "kind": "max", "value": 3}]
+    result = aorta("check", site.write("x.json", {**MINIMAL, **fields, "gates": gates}))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert told in result.stderr
+    assert "no metric is called 'nothing'" in result.stderr
+
+
+def test_what_only_this_machine_lacks_is_a_warning(site: Site) -> None:
+    if why_unusable("tracelens") == "":
+        pytest.skip("TraceLens is installed here")
+    result = aorta("check", site.write("x.json", {**MINIMAL, "analysis": {"parser": "tracelens"}}))
+    assert result.exit_code == 0
+    assert "warning: a run on this machine will be refused: analysis.parser" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("fields", "started"),
+    [
+        ({}, "torchrun: train.py --config config/distributed.yaml"),
+        ({"multi_node": {"master_launch_mode": "script"}}, "script: bash scripts/rccl_exp.sh config/distributed.yaml"),
+        ({"workload": {"command": ["sh", "a b.sh"]}}, "sh 'a b.sh' (once a node, as it is)"),
+        ({"workload": {"command": ["my.py"], "launcher": "torchrun"}}, "torchrun: my.py"),
+    ],
+)
+def test_check_says_what_starts_the_workload(site: Site, fields: dict[str, object], started: str) -> None:
+    result = aorta("check", site.write("x.json", {**MINIMAL, **fields}))
+    assert f"  started by   {started}\n" in result.stdout, result.stderr
+
+
+def test_check_of_a_file_of_another_kind_says_where_it_belongs(site: Site) -> None:
+    limits = site.write("strict.json", {"expected_results": {"min_compute_ratio": 0.5}})
+    result = aorta("check", limits)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"aorta config: {limits}: is a threshold file, not a configuration; give it by --aorta-thresholds (of `aorta "
+        "config check`: --thresholds) beside a configuration\n"
+    )
+    assert "is a cluster file" in aorta("check", site.write("c.json", TWO_NODES)).stderr
 
 
 def test_check_refuses_a_gate_on_a_metric_that_no_run_has(site: Site) -> None:
@@ -124,24 +190,15 @@ def test_check_tells_each_fault_on_a_line_of_stderr(site: Site) -> None:
 
 def test_check_takes_the_options_of_a_run(site: Site) -> None:
     path = site.write("x.json", {**MINIMAL, "enforce_thresholds": True})
-    cluster = site.write("c.json", {**TWO_NODES, "racks": 1})
+    cluster = site.write("c.json", {**HERE, "racks": 1})
     limits = site.write("t.json", {"expected_results": {"min_compute_ratio": 0.5}})
-    result = aorta(
-        "check",
-        path,
-        "--cluster",
-        cluster,
-        "--thresholds",
-        limits,
-        "--set",
-        "gpus_per_node=3",
-        "--suite",
-        "distributed",
-    )
+    options = ("--cluster", cluster, "--thresholds", limits, "--set", "gpus_per_node=3")
+    result = aorta("check", path, *options, "--suite", "single")
     assert result.exit_code == 0
-    assert "6 (3 on each node)" in result.stdout
+    assert "3 (3 on each node)" in result.stdout
     assert "min_compute_ratio 0.5" in result.stdout
     assert "warning: cluster.racks is ignored" in result.stderr
+    assert "--aorta-suite" in aorta("check", path, *options, "--suite", "distributed").stderr
 
 
 @pytest.mark.parametrize("kind", ["config", "cluster", "thresholds"])

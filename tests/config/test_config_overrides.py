@@ -115,3 +115,24 @@ def test_an_override_fills_a_placeholder_and_settles_a_repeated_key(site: Site) 
         sets=["gpus_per_node=4", "enforce_thresholds=false"],
     )
     assert settings.config.gpus_per_node == 4
+
+
+def test_a_number_names_an_entry_of_a_list(site: Site) -> None:
+    gates = [{"metric": "a", "kind": "max", "value": 1}, {"metric": "b", "kind": "min", "value": 2}]
+    settings = site.load({**MINIMAL, "gates": gates}, sets=["gates.0.value=0.1", "gates.1.metric=c"])
+    assert [(gate.metric, gate.value) for gate in settings.config.gates] == [("a", 0.1), ("c", 2)]
+
+
+@pytest.mark.parametrize("entry", ["2", "-1", "x", "9" * 5000])
+def test_an_entry_that_is_not_there_says_how_lists_are_set(site: Site, entry: str) -> None:
+    gates = [{"metric": "a", "kind": "max", "value": 1}] * 2
+    (fault,) = site.faults({**MINIMAL, "gates": gates}, sets=[f"gates.{entry}.value=0.1"]).values()
+    assert fault == "gates is a list, its entries are 0 to 1; a new entry comes with the whole list as JSON, KEY=[...]"
+    (fault,) = site.faults(MINIMAL, sets=["gates=[]", f"gates.{entry}=1"]).values()
+    assert "it is empty" in fault
+
+
+def test_a_wrong_value_in_an_entry_names_the_option(site: Site) -> None:
+    gates = [{"metric": "a", "kind": "max", "value": 1}]
+    faults = site.faults({**MINIMAL, "gates": gates}, sets=["gates.0.value=big"])
+    assert list(faults) == ["gates[0].value (set by --aorta-set gates.0.value=big)"]
