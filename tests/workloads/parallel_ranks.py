@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "workloads"))
 
 from aorta_train.compiling import outcome
 from aorta_train.data import step_data
+from aorta_train.environment import spare_the_host
 from aorta_train.group import close_group, open_group
 from aorta_train.interception import Interception
 from aorta_train.job import Job, job_in
@@ -303,6 +304,7 @@ def measure_agreement(job: Job) -> dict[str, Any]:
 
 def main(folder: Path) -> None:
     job = job_in(os.environ)
+    spare_the_host(os.environ)
     open_group(options_of(), job, "cpu", CPU)
     if job.world_size == 4:
         seen = {"hybrid": measure_hybrid(job)}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from aorta_train.environment import prepare_streams, switch_flight_recorder_on
+from aorta_train.environment import prepare_streams, spare_the_host, switch_flight_recorder_on
 from aorta_train.loading import load
 
 
@@ -60,3 +60,9 @@ def test_the_cap_of_compute_units_is_there_before_the_library_loads(tiny_config:
     environment["TENSILE_STREAMK_MAX_CUS"] = "80"
     assert prepare_streams(environment, options) == ["TENSILE_STREAMK_MAX_CUS is set to 64: tuning.max_sms wins"]
     assert environment == {"TENSILE_STREAMK_MAX_CUS": "64"}
+
+
+@pytest.mark.parametrize(("given", "kept"), [({}, "1"), ({"FSDP_USE_UNSAFE_SETATTR": "0"}, "0")])
+def test_the_host_is_spared_unless_the_user_says_otherwise(given: dict[str, str], kept: str) -> None:
+    spare_the_host(given)
+    assert given == {"FSDP_USE_UNSAFE_SETATTR": kept}

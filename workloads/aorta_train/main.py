@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta_train.ending import leave, leave_with_parent
-from aorta_train.environment import installed_torch, prepare_streams, switch_flight_recorder_on
+from aorta_train.environment import installed_torch, prepare_streams, spare_the_host, switch_flight_recorder_on
 from aorta_train.job import Job, job_in
 from aorta_train.loading import load
 from aorta_train.options import Options
@@ -63,6 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     output_dir = _make_output_dir(options)
     switch_flight_recorder_on(os.environ, output_dir, torch_version)
+    spare_the_host(os.environ)
     for change in prepare_streams(os.environ, options):
         if job.local_rank == 0:
             log.warning(change)
