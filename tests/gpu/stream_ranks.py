@@ -116,6 +116,40 @@ def measure_timing(job: Job, device: torch.device) -> dict[str, Any]:
     return seen
 
 
+def order_of(job: Job, device: torch.device, *overrides: str) -> list[str]:
+    """Give in the order of the third step what is issued: gathers (g), reductions (r), forward (F) and backward (B)."""
+    letters = {"allgather": "g", "reducescatter": "r", "forward": "F", "backward": "B"}
+    options = options_of("model.num_layers=4", *overrides)
+    timer = timer_of("full", device)
+    assert isinstance(timer, StreamTimer)
+    parallel = share_model(options, job, device, timer)
+    steps = Steps(options, job, device, parallel, timer)
+    data = step_data(options, job, on_gpu=device.type != "cpu")
+    with Interception(timer, device):
+        for step in (1, 2):
+            steps.take(next(data), step)
+        timer.begin_step()
+        steps.take(next(data), 3)
+    recording = timer.end_step()
+    assert recording is not None
+    names = [(stream, tag.split(".")[0]) for stream, tag, *_ in recording.ranges]
+    return [letters.get(stream) or letters.get(tag, "") for stream, tag in names]
+
+
+def measure_order(job: Job, device: torch.device) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for knob, values in {
+        "fsdp.backward_prefetch": ("BACKWARD_PRE", "BACKWARD_POST", "none"),
+        "fsdp.forward_prefetch": ("true", "false"),
+    }.items():
+        for value in values:
+            seen[f"{knob}={value}"] = "".join(order_of(job, device, f"{knob}={value}"))
+    for knob in ("fsdp.forward_prefetch_depth", "fsdp.backward_prefetch_depth"):
+        for depth in (1, 2):
+            seen[f"{knob}={depth}"] = "".join(order_of(job, device, "distributed.mode=fsdp2", f"{knob}={depth}"))
+    return seen
+
+
 def measure_end(device: torch.device, folder: Path) -> dict[str, Any]:
     """Time a large all-reduce that the caller waits for only later, beside what the profiler says of its kernel."""
     timer = timer_of("full", device)
@@ -145,7 +179,11 @@ def main(folder: Path, priority: str) -> None:
     device = device_of_rank(options, job, "cuda")
     open_group(options, job, "cuda", device)
     if priority == "none":
-        seen = {"timing": measure_timing(job, device), "end": measure_end(device, folder)}
+        seen = {
+            "timing": measure_timing(job, device),
+            "order": measure_order(job, device),
+            "end": measure_end(device, folder),
+        }
     else:
         seen = measure_priority(job, device, priority, folder)
     (folder / f"rank{job.rank}.json").write_text(json.dumps(seen))

@@ -172,6 +172,11 @@ def measure_traffic(job: Job) -> dict[str, Any]:
         "ddp_small_buckets": ["distributed.mode=ddp", "distributed.bucket_cap_mb=0.01"],
         "ddp_find_unused": ["distributed.mode=ddp", "distributed.find_unused_parameters=true"],
         "ddp_static": ["distributed.mode=ddp", "distributed.static_graph=true"],
+        "ddp_stress": [
+            "distributed.mode=ddp",
+            "training.inject_allreduce_copies=true",
+            "training.allreduce_stress_level=3",
+        ],
     }.items():
         seen[name] = operations_of_step(options_of(*extra), job)
     return seen

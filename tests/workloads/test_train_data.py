@@ -70,6 +70,18 @@ def test_ranks_see_different_samples_and_the_same_ones_again(options: Options) -
     assert first == fingerprints(options, 0, 4)
 
 
+def test_a_seed_makes_other_samples_in_another_order(options: Options, tiny_config: Path) -> None:
+    other = load(tiny_config, ["dataset.num_samples=100", "training.batch_size=4", "dataset.seed=99"])
+    assert not set(fingerprints(options, 0, 2)) & set(fingerprints(other, 0, 2))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_other_processes_make_the_same_samples(options: Options, tiny_config: Path) -> None:
+    overrides = ["dataset.num_samples=100", "training.batch_size=4", "training.gradient_accumulation=3"]
+    with_processes = load(tiny_config, [*overrides, "dataloader.num_workers=2"])
+    assert fingerprints(with_processes, 0, 2) == fingerprints(options, 0, 2)
+
+
 def test_epochs_follow_each_other_in_another_order(options: Options) -> None:
     steps = list(itertools.islice(step_data(options, job_of(0), on_gpu=False), 9))
     assert [(step.epoch, step.step) for step in steps] == [(epoch, step) for epoch in range(3) for step in range(1, 5)][

@@ -38,6 +38,30 @@ def test_every_position_gets_a_logit_and_every_parameter_a_gradient() -> None:
     assert len(layers_of(model)) == 2
 
 
+@pytest.mark.parametrize(
+    ("knob", "parameter", "shape"),
+    [
+        ("vocab_size", "embedding.weight", (16, 6)),
+        ("embedding_dim", "sparse_projection.weight", (8, 16)),
+        ("num_dense_features", "dense_projection.weight", (8, 16 * 4)),
+        ("dense_dim", "dense_projection.weight", (8, 3 * 16)),
+        ("model_dim", "layers.1.attention.query_key_value.weight", (3 * 16, 16)),
+        ("mlp_hidden_dim", "layers.0.mlp_in.weight", (16, 8)),
+        ("num_layers", "layers.15.mlp_out.bias", (8,)),
+    ],
+)
+def test_each_size_shapes_the_model(knob: str, parameter: str, shape: tuple[int, ...]) -> None:
+    model = build(dataclasses.replace(SMALL, **{knob: 16}), 1, torch.device("meta"))
+    assert tuple(model.get_parameter(parameter).shape) == shape
+
+
+def test_heads_attend_apart() -> None:
+    inputs = torch.randn(2, 7, 3, 4), torch.randint(10, (2, 7, 5))
+    one, many = (build(dataclasses.replace(SMALL, num_heads=number), 1, CPU) for number in (1, 4))
+    assert all(torch.equal(left, right) for left, right in zip(one.parameters(), many.parameters(), strict=True))
+    assert not torch.allclose(one(*inputs), many(*inputs))
+
+
 def test_loss_is_the_weighted_mean() -> None:
     logits = torch.tensor([[[0.0], [100.0]]])
     loss = loss_of(logits, torch.tensor([[1.0, 1.0]]), torch.tensor([[3.0, 5.0]]))

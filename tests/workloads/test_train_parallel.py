@@ -93,6 +93,11 @@ def test_stress_issues_three_all_reduces_a_round(ranks: list[dict[str, Any]], le
     assert ranks[0]["stress"][str(level)] == {"allreduce_": 3 * (level + 1)}
 
 
+def test_stress_is_added_to_each_step_when_asked(ranks: list[dict[str, Any]]) -> None:
+    traffic, level = ranks[0]["traffic"], 3
+    assert traffic["ddp_stress"]["allreduce_"] == traffic["ddp_1"]["allreduce_"] + 3 * (level + 1)
+
+
 def test_stress_ends_with_sums_over_the_ranks(ranks: list[dict[str, Any]]) -> None:
     for rank in ranks:
         assert rank["stress"]["sums"] == [[2.0, 2.0], [3.0, 3.0]]

@@ -104,6 +104,17 @@ def test_each_rank_has_one_trace_of_the_active_steps(finished: Finished) -> None
         assert (trace["distributedInfo"]["rank"], trace["distributedInfo"]["world_size"]) == (rank, 2)
 
 
+def test_only_what_is_severe_enough_is_logged(start_alone: Start, tiny_config: Path, tmp_path: Path) -> None:
+    short = ["training.max_steps=2", "profiling.enabled=false", "training.log_interval=1"]
+    levels = {
+        level: start_alone(tmp_path, "--config", str(tiny_config), "--override", *short, f"logging.level={level}")
+        for level in ("INFO", "WARNING")
+    }
+    assert all(ended.returncode == 0 for ended in levels.values())
+    assert "step 2/2 loss" in levels["INFO"].stderr
+    assert "step 2/2 loss" not in levels["WARNING"].stderr
+
+
 def traces_of(start_alone: Start, config: Path, folder: Path, *overrides: str) -> dict[str, Any]:
     """Run alone and give each trace by its name; compressed ones are opened."""
     short = ["distributed.mode=ddp", "training.max_steps=13", "training.output_dir=out", *overrides]

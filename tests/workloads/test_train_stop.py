@@ -203,6 +203,17 @@ def test_want_of_memory_ends_the_job_with_one_sentence(
     assert (end["exit"], end["steps"]) == ("failed", 3)
 
 
+def test_a_collective_that_takes_too_long_ends_the_job(
+    start_ranks: Start, tree: Path, tiny_config: Path, tmp_path: Path
+) -> None:
+    hang = ["fault_injection.kind=hang", "fault_injection.rank=1", "fault_injection.step=3"]
+    overrides = [*hang, "distributed.mode=fsdp", "distributed.timeout_seconds=3"]
+    ended = start_ranks(tmp_path, tree / "train.py", *arguments(tiny_config, *overrides))
+    assert ended.returncode == 1
+    assert "[rank0]: Traceback" in ended.stderr
+    assert [end["steps"] for end in last_lines(tmp_path, 1)] == [2]
+
+
 def test_a_killed_rank_ends_the_others(start_ranks: Start, tree: Path, tiny_config: Path, tmp_path: Path) -> None:
     fault = ["fault_injection.kind=kill", "fault_injection.rank=1", "fault_injection.step=4"]
     ended = start_ranks(tmp_path, tree / "train.py", *arguments(tiny_config, *fault, "distributed.mode=fsdp"))

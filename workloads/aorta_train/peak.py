@@ -47,5 +47,8 @@ def measured_tflops(dtype: torch.dtype, device: torch.device) -> float:
     for _ in range(NUM_WARMUP + NUM_MEASURED + 1):
         marks.append(clock.mark())
         torch.mm(left, right, out=out)
+    if device.type != "cpu":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)  # these matrices are none of the training's
     spans = [clock.elapsed_ms(begin, end) for begin, end in itertools.pairwise(marks)]
     return 2 * width**3 / statistics.median(spans[NUM_WARMUP:]) / 1e9
