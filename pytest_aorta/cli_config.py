@@ -10,17 +10,16 @@ from typing import IO, Any
 import click
 
 from pytest_aorta.cli_layout import terminal_width, wrapped
-from pytest_aorta.config.document import checked_object, parse_json
+from pytest_aorta.config.document import checked_object, parse_json, path_text
 from pytest_aorta.config.load import Settings, load
 from pytest_aorta.config.redact import scrub
 from pytest_aorta.config.schema import SchemaKind, schema_text
 from pytest_aorta.config.shipped import shipped_configs, shipped_thresholds
 from pytest_aorta.config.validation import near
 from pytest_aorta.errors import AortaError
-from pytest_aorta.run.hosts import not_in_this_version
 from pytest_aorta.stages.command import launch_text
-from pytest_aorta.stages.measures import unknown_metrics
 from pytest_aorta.stages.source import unusable_parser
+from pytest_aorta.suite.opening import undoable
 
 
 class _Refused(click.ClickException):
@@ -106,16 +105,15 @@ def check(file: Path, cluster: Path | None, thresholds: Path | None, sets: tuple
     warning.
     """
     try:
-        settings = load(file, cluster=cluster, thresholds=thresholds, sets=sets, suite=suite)
+        settings = load(file, cluster=cluster, thresholds=thresholds, sets=sets, suite=suite, also=undoable)
     except AortaError as error:
         is_absent = any(path is not None and not path.exists() for path in (file, cluster, thresholds))
         raise (_Absent if is_absent else _Refused)(str(error)) from error
     for warning in settings.warnings:
         click.echo(f"aorta config: warning: {warning}", err=True)
-    if faults := [*not_in_this_version(settings), *unknown_metrics(settings)]:
-        raise _Refused("\n".join(f"{file}: {fault}" for fault in faults))
-    for fault in unusable_parser(settings):
-        click.echo(f"aorta config: warning: a run on this machine will be refused: {fault}", err=True)
+    for fault in unusable_parser(settings.config):
+        where = path_text(fault.path)
+        click.echo(f"aorta config: warning: a run on this machine will be refused: {where}: {fault.message}", err=True)
     click.echo(f"ok: {file}")
     for label, value in _summary(settings):
         click.echo(f"  {label:<12} {value}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ from pytest_aorta.errors import ConfigError, Fault
 
 __all__ = ["InputFile", "Settings", "load", "parse_scalar", "restore"]
 
+Examiner = Callable[[RunConfig, Cluster | None], Iterable[PathFault]]
+
 _SECRET_CHARS = 4
 _STAND_INS = {"schema_version": 1, "gpus_per_node": 1}
 _OTHER_SUITE: dict[str, Suite] = {"single": "distributed", "distributed": "single"}
@@ -59,16 +61,18 @@ def load(
     suite: str | None = None,
     cwd: Path | None = None,
     config_text: Mapping[str, Any] | None = None,
+    also: Examiner = lambda _config, _cluster: (),
 ) -> Settings:
     """Read a configuration with its cluster and thresholds; nothing is contacted.
 
     Paths of options are relative to `cwd` (the folder pytest was started in), those in the configuration to its
-    file. With `config_text` that document is taken instead of the file's, and the file need not exist.
+    file. With `config_text` that document is taken instead of the file's, and the file need not exist. `also` finds
+    what only its caller can know to be wrong with a configuration.
 
     Raises:
         ConfigError: Every fault of every file and option.
     """
-    return _Loading(config, cluster, thresholds, (cwd or Path.cwd()).absolute()).settings(
+    return _Loading(config, cluster, thresholds, (cwd or Path.cwd()).absolute(), also).settings(
         sets, output, suite, config_text
     )
 
@@ -81,6 +85,7 @@ class _Loading:
     cluster_option: Path | None
     thresholds_option: Path | None
     cwd: Path
+    also: Examiner
     faults: list[Fault] = field(default_factory=list)
     sources: dict[InputKind, Source] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -237,7 +242,8 @@ class _Loading:
         readable = model or validate_pruned(RunConfig, document, _STAND_INS)
         if readable is None:
             return ()
-        return rules.broken(rules.Together(readable, thresholds, len(cluster.hosts) if cluster else None), faults)
+        together = rules.Together(readable, thresholds, len(cluster.hosts) if cluster else None)
+        return (*rules.broken(together, faults), *self.also(readable, cluster))
 
     def _suite(self, asked: str | None, cluster: Cluster | None) -> Suite:
         count = len(cluster.hosts) if cluster is not None else 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from pytest_aorta.config.document import path_text
 from pytest_aorta.config.redact import REDACTED
 from pytest_aorta.config.settings import Settings, restore
-from pytest_aorta.errors import AortaError, ConfigError
+from pytest_aorta.errors import AortaError, ConfigError, Fault
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.run.folder import RunFolder
@@ -106,7 +107,8 @@ def _foreign(folder: RunFolder, record: RunRecord) -> str:
 
 def _reachable(record: RunRecord) -> Settings:
     settings = restore(record.config)
-    faults = [fault for fault in not_in_this_version(settings) if fault.where.startswith("cluster")]
+    wrong = not_in_this_version(settings.config, settings.cluster)
+    faults = [Fault(path_text(fault.path), fault.message) for fault in wrong if fault.path[0] == "cluster"]
     unknown = [host for host in record.hosts if host not in {known.name for known in settings.hosts}]
     if faults:
         raise ConfigError(faults)

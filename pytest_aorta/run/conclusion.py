@@ -28,7 +28,7 @@ def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_sh
         if cause is None:
             return "interrupted", cut_short or "ended from outside"
         told = f"{cause.name}: {bare(cause.reason)}"
-        return "interrupted", told if cause.outcome == "interrupted" else f"{cut_short}; {told}"
+        return "interrupted", told if cause.outcome == "interrupted" else f"{told}; {cut_short}"
     if cause is not None:
         verdict: Verdict = "could_not_measure" if cause.failure == "unmeasured" else "failed"
         return verdict, f"{cause.name}: {bare(cause.reason)}"

@@ -153,7 +153,7 @@ class Pipeline:
             givers = {row.gives: row.test for row in self.table}
             names = ", ".join(givers[need] for need in missing)
             absence = self._absence or "which was not selected; select it too, or drop -k"
-            sentence = f"{stage.test} needs what {names} gives, {absence}"
+            sentence = f"it needs what {names} gives, {absence}"
             return _failed(stage, COULD_NOT_MEASURE + sentence, "unmeasured")
         return None
 

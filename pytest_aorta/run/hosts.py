@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_aorta.config.cluster import Cluster
+from pytest_aorta.config.document import PathFault
+from pytest_aorta.config.model import RunConfig
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.bare import Bare
 from pytest_aorta.containers.engine import Engine
@@ -27,20 +30,20 @@ def engine_of(settings: Settings) -> Engine:
     return Bare()
 
 
-def not_in_this_version(settings: Settings) -> Iterator[Fault]:
-    """Give what the configuration asks for and this version does not do: it is refused, never ignored."""
-    config = settings.config
-    if settings.cluster.transport != "local":
-        absent = f"{settings.cluster.transport} is not in this version"
-        yield Fault("cluster.transport", f"{absent}; run on the node itself, without `cluster`")
-    if settings.uses_container and config.container is not None:
+def not_in_this_version(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
+    """Give what is asked for and this version does not do: it is refused, never ignored. None: no cluster is known."""
+    if cluster is not None and cluster.transport != "local":
+        absent = f"{cluster.transport} is not in this version"
+        yield PathFault(("cluster", "transport"), f"{absent}; run on the node itself, without `cluster`")
+    if config.container is not None and config.container.is_used:
         absent = f"{config.container.runtime.name} is not in this version"
-        yield Fault("container.runtime.name", f"{absent}; without `container` all runs on the host itself")
+        where = ("container", "runtime", "name")
+        yield PathFault(where, f"{absent}; without `container` all runs on the host itself")
     for name in config.evidence:
         if name not in CHECKS:
             near = difflib.get_close_matches(name, CHECKS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(CHECKS)}"
-            yield Fault(f"evidence.{name}", f"no check of this name in this version; {hint}")
+            yield PathFault(("evidence", name), f"no check of this name in this version; {hint}")
 
 
 def clashing_folders(settings: Settings) -> Iterator[Fault]:

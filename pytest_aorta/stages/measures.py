@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import Fault
+from pytest_aorta.config.cluster import Cluster
+from pytest_aorta.config.document import PathFault
+from pytest_aorta.config.model import RunConfig
 from pytest_aorta.metric import Metric, RankValue
 from pytest_aorta.trace.lateness import Lateness
 from pytest_aorta.trace.lateness_metrics import lateness_quantities
@@ -35,14 +36,14 @@ def collect_metrics(
     return {**_of_traces(ranks), **_of_lateness(lateness), **_of_step_logs(logs), "kernel_log_notes": notes}
 
 
-def unknown_metrics(settings: Settings) -> Iterator[Fault]:
+def unknown_metrics(config: RunConfig, _cluster: Cluster | None = None) -> Iterator[PathFault]:
     """Give the gates on metrics that no run has: such a gate would be found out only after the run."""
     known = tuple(collect_metrics((), (), None))
-    for index, gate in enumerate(settings.config.gates):
+    for index, gate in enumerate(config.gates):
         if gate.metric not in known:
             near = difflib.get_close_matches(gate.metric[:80], known, n=1) if index < MAX_HINTS else []
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            yield Fault(f"gates[{index}].metric", f"no metric is called {gate.metric!r}; {hint}")
+            yield PathFault(("gates", index, "metric"), f"no metric is called {gate.metric!r}; {hint}")
 
 
 def _of_traces(ranks: Sequence[RankSummary]) -> dict[str, Metric]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import Fault, StageError
+from pytest_aorta.config.document import PathFault
+from pytest_aorta.config.model import RunConfig
+from pytest_aorta.errors import StageError
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.stages.analyze import OUTPUT
 from pytest_aorta.trace.discovery import find_traces
@@ -18,18 +19,18 @@ from pytest_aorta.trace.sources.workbooks import find_workbooks
 REPORTS = "individual_reports"
 
 
-def unusable_parser(settings: Settings) -> Iterator[Fault]:
+def unusable_parser(config: RunConfig) -> Iterator[PathFault]:
     """Give why the parser that a configuration names could not be used here."""
-    parser = settings.config.analysis.parser
-    if parser == "excel" and not _writes_reports(settings):
-        yield Fault(
-            "analysis.parser",
+    parser, where = config.analysis.parser, ("analysis", "parser")
+    if parser == "excel" and not _writes_reports(config):
+        yield PathFault(
+            where,
             "excel reads what the analysis script of a checkout writes; set aorta_path and analysis.enable_tracelens",
         )
     match parser:
         case "tracelens" | "excel" | "basic":
             if why := why_unusable(parser):
-                yield Fault("analysis.parser", why)
+                yield PathFault(where, why)
         case "auto" | "timeline":
             return
 
@@ -46,7 +47,9 @@ def read_ranks(
     """
     parser = run.settings.config.analysis.parser
     traces = find_traces(root) if files is None else list(files)
-    if parser == "excel" or (parser == "auto" and len(run.settings.hosts) == 1 and _writes_reports(run.settings)):
+    if parser == "excel" or (
+        parser == "auto" and len(run.settings.hosts) == 1 and _writes_reports(run.settings.config)
+    ):
         folder = run.folder.analysis / OUTPUT / REPORTS
         reports, why = _of_this_run(find_workbooks(folder), traces)
         if parser == "auto" and reports and not why:
@@ -67,9 +70,9 @@ def read_ranks(
     return summarize(root, traces, parser=timeline, on_progress=on_progress, with_lateness=True), ()
 
 
-def _writes_reports(settings: Settings) -> bool:
-    analysis = settings.config.analysis
-    return settings.config.aorta_path is not None and (analysis.enable_tracelens or analysis.enable_gemm_analysis)
+def _writes_reports(config: RunConfig) -> bool:
+    analysis = config.analysis
+    return config.aorta_path is not None and (analysis.enable_tracelens or analysis.enable_gemm_analysis)
 
 
 def _of_this_run(reports: Sequence[Path], traces: Sequence[Path]) -> tuple[list[Path], str]:

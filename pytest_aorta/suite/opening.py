@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from pytest_aorta import __version__
+from pytest_aorta.config.cluster import Cluster
+from pytest_aorta.config.document import PathFault
 from pytest_aorta.config.load import load
+from pytest_aorta.config.model import RunConfig
 from pytest_aorta.config.settings import Settings, restore
 from pytest_aorta.config.threshold_file import load_thresholds
 from pytest_aorta.errors import ConfigError, Fault
@@ -78,6 +81,7 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
             output=cwd / option.aorta_output if option.aorta_output else None,
             suite=option.aorta_suite,
             cwd=cwd,
+            also=unknown_metrics if option.collectonly else undoable if stored else _undoable_here,
         )
         if stored is not None:
             settings = _judging_by(settings, restore(stored.record.config))
@@ -88,12 +92,20 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
             settings = replace(settings, thresholds=load_thresholds(thresholds))
     else:
         raise ConfigError("no configuration; give --aorta-config FILE")
-    faults = [*not_in_this_version(settings), *unknown_metrics(settings)]
-    if stored is None and not option.collectonly:
-        faults += [*unusable_parser(settings), *clashing_folders(settings)]
-    if faults and not option.collectonly:
-        raise ConfigError(faults)
+    if stored is None and not option.collectonly and (faults := list(clashing_folders(settings))):
+        raise ConfigError([Fault(f"{found.config_file}: {fault.where}", fault.message) for fault in faults])
     return Opened(settings, stored, report_dir)
+
+
+def undoable(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
+    """Give what no run of this version can do: gates on metrics that it has not, and ways to reach and run hosts."""
+    yield from not_in_this_version(config, cluster)
+    yield from unknown_metrics(config, cluster)
+
+
+def _undoable_here(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
+    yield from undoable(config, cluster)
+    yield from unusable_parser(config)
 
 
 def begin_run(opened: Opened, interruption: Interruption, selected: Sequence[Stage]) -> Pipeline:
@@ -164,14 +176,14 @@ def _stored(name: str, report_dir: Path, output_dir: Path) -> StoredRun:
     return StoredRun(folder, read(folder))
 
 
-def find_run(name: str, report_dir: Path, output_dir: Path) -> RunFolder:
-    """Find a run by id, unique prefix, folder, or `last`.
+def find_run(name: str, report_dir: Path, output_dir: Path, *, asked: str = "--aorta-run") -> RunFolder:
+    """Find a run by id, unique prefix, folder, or `last`; `asked` is what the user typed to name it.
 
     Raises:
         ConfigError: there is none, or several begin so.
     """
     if name == "last":
-        return RunFolder(_last(report_dir / LAST_RUN))
+        return RunFolder(_last(report_dir / LAST_RUN, asked))
     if _is_run_folder(Path(name)):
         return RunFolder(Path(name).resolve())
     runs = find_runs(output_dir)
@@ -183,7 +195,7 @@ def find_run(name: str, report_dir: Path, output_dir: Path) -> RunFolder:
         if matching
         else (f"{output_dir} has {len(runs)} runs, none begins with it")
     )
-    raise ConfigError([Fault("--aorta-run", f"no single run {name[:80]!r}: {seen}; see `aorta runs`")])
+    raise ConfigError([Fault(asked, f"no single run {name[:80]!r}: {seen}; see `aorta runs`")])
 
 
 def _is_run_folder(path: Path) -> bool:
@@ -193,15 +205,15 @@ def _is_run_folder(path: Path) -> bool:
         return False
 
 
-def _last(path: Path) -> Path:
+def _last(path: Path, asked: str) -> Path:
     try:
         folder = Path(json.loads(path.read_text("utf-8"))["folder"])
     except OSError as error:
-        raise ConfigError([Fault("--aorta-run", f"no last run: {path} cannot be read ({error.strerror})")]) from error
+        raise ConfigError([Fault(asked, f"no last run: {path} cannot be read ({error.strerror})")]) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError([Fault("--aorta-run", f"{path} is damaged; name the run by its id")]) from error
+        raise ConfigError([Fault(asked, f"{path} is damaged; name the run by its id")]) from error
     if not (folder / "run.json").is_file():
-        raise ConfigError([Fault("--aorta-run", f"the last run's folder {folder} is gone; name another run by its id")])
+        raise ConfigError([Fault(asked, f"the last run's folder {folder} is gone; name another run by its id")])
     return folder
 
 
@@ -210,6 +222,8 @@ def _absence(stored: StoredRun | None) -> str:
         return ""
     cause = next((s for s in stored.record.stages.values() if s.outcome in {"failed", "interrupted"}), None)
     why = f" ({cause.name}: {bare(cause.reason)})" if cause is not None else ""
+    if cause is None and stored.record.finished is None:
+        why = " (its pytest was ended before it got there)"
     instead = "run again with --aorta-config FILE, or judge another of `aorta runs` with --aorta-run"
     return f"which run {stored.record.run_id} does not have{why}; {instead}"
 

@@ -202,7 +202,7 @@ def test_deselected_stage_is_no_failure_but_who_needs_it_says_so(run: RunContext
     found = reasons(run, Script(), "launch", "collect", "teardown")
 
     assert found["collect"] == (
-        "could not measure: collect needs what benchmark gives, which was not selected; select it too, or drop -k"
+        "could not measure: it needs what benchmark gives, which was not selected; select it too, or drop -k"
     )
     assert found["teardown"] == ""
 

@@ -133,7 +133,7 @@ def test_what_is_not_installed_is_refused_before_anything_starts(rig: Any) -> No
     output = rig.run(code=4)
 
     assert "analysis.parser: TraceLens is not installed here; install it from its own repository" in output
-    assert "a run will be refused: analysis.parser: TraceLens is not" in rig.aorta("config", "check", "config.json")
+    assert "on this machine will be refused: analysis.parser: TraceLens" in rig.aorta("config", "check", "config.json")
 
 
 def test_tracelens_is_named_with_the_place_it_came_from(rig: Any) -> None:
