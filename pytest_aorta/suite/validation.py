@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from pytest_aorta.config.redact import scrub
-from pytest_aorta.errors import ConfigError
+from pytest_aorta.errors import ConfigError, Fault
 from pytest_aorta.plugin import Activation
 from pytest_aorta.reporting.json_report import host_lines, sort_hosts, verdict_document, write_json, write_text
 from pytest_aorta.reporting.model import RunView
@@ -95,11 +95,14 @@ class Validation:
             return
         self._selected = [item.stage for item in session.items if isinstance(item, StageItem)]
         if not self._selected:
+            self._reports.withdraw(self._config)
             return
         try:
-            self._pipeline = begin_run(self._opened, self._interruption, self._selected)
+            self._pipeline = self._begin()
         except ConfigError as error:
+            self._reports.withdraw(self._config)
             raise pytest.UsageError(*map(str, error.faults)) from error
+        self._reports.begin(self._config)
         self._progress = Progress(self._config)
         self._config.pluginmanager.register(self._progress, "aorta-progress")
         self._pipeline.run.progress = self._progress
@@ -163,12 +166,25 @@ class Validation:
         """Write the summary to the terminal."""
         if self._view is not None:
             write_summary(reporter, self._view)
+        elif not self._selected and not self._config.option.collectonly:
+            reporter.write_line(f"aorta: no stage is selected; there are {', '.join(s.test for s in self._stages)}")
 
     def leave(self) -> None:
         """Undo what an aborted session left, and give the signals back."""
         if self._pipeline is not None:
             self._pipeline.run.close()
+        self._reports.release()
         self._interruption.restore()
+
+    def _begin(self) -> Pipeline:
+        """Begin the run, alone in its report folder."""
+        try:
+            if self._opened.stored is None:
+                self._reports.hold()
+        except BlockingIOError as error:
+            why = "another run that is going on writes its reports there; wait for it, or give this one another folder"
+            raise ConfigError([Fault("--aorta-report-dir", f"{self._reports.folder}: {why}")]) from error
+        return begin_run(self._opened, self._interruption, self._selected)
 
     def _finish(self, session: pytest.Session, pipeline: Pipeline) -> None:
         run = pipeline.run

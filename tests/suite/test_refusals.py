@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import Any
 
 import pytest
@@ -87,12 +88,48 @@ def test_unknown_evidence_and_parser(rig: Any) -> None:
 def test_refusal_leaves_the_last_runs_reports_alone(rig: Any) -> None:
     rig.configure()
     rig.run(code=0)
-    before = {path: path.read_bytes() for path in rig.reports.iterdir() if path.is_file()}
+    before = files_of(rig)
     rig.configure(container={"name": "box", "image": "image:1"})
 
     rig.run(code=4)
 
-    assert {path: path.read_bytes() for path in rig.reports.iterdir() if path.is_file()} == before
+    assert files_of(rig) == before
+
+
+def files_of(rig: Any) -> dict[Any, bytes]:
+    return {path: path.read_bytes() for path in rig.reports.iterdir() if path.is_file()}
+
+
+def test_selecting_no_stage_leaves_the_last_runs_reports_alone(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    before = files_of(rig)
+
+    output = rig.run("-k", "no_such_stage", code=5)
+
+    assert "no stage is selected; there are test_launch_container," in output
+    assert files_of(rig) == before
+
+
+def test_two_runs_do_not_share_a_report_folder(rig: Any, waiter: Any) -> None:
+    rig.configure("--hang-at", "5")
+    first = rig.start()
+    waiter.until("the first run has begun", lambda: (rig.reports / "last_run.json").exists())
+    before = files_of(rig)
+
+    output = rig.run(code=4)
+    assert "--aorta-report-dir" in output
+    assert "another run that is going on writes its reports there" in output
+    after = files_of(rig)
+    assert {path.name: after[path] for path in before if path.suffix == ".json"} == {
+        path.name: before[path] for path in before if path.suffix == ".json"
+    }
+    assert not (rig.reports / "aorta_single.html").exists()
+
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+    rig.configure()
+    rig.run(code=0)
 
 
 def test_output_folder_that_cannot_be_written(rig: Any) -> None:
