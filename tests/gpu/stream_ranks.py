@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "workloads"))
 
-from aorta_train.data import step_data
+from aorta_train.data import StepData, step_data
 from aorta_train.device import device_of_rank
 from aorta_train.group import close_group, open_group
 from aorta_train.interception import Interception
@@ -25,12 +25,13 @@ from aorta_train.loading import load
 from aorta_train.loop import Steps
 from aorta_train.options import Options
 from aorta_train.parallel.mode import Parallel, share_model
-from aorta_train.timing import StreamTimer, timer_of
+from aorta_train.timing import StepTimer, StreamTimer, Untimed, timer_of
 
 MODES = ("fsdp", "fsdp2", "ddp")
 CONFIG = Path(__file__).parents[2] / "workloads" / "config" / "tiny_cpu.yaml"
 NUM_BYTES = 1 << 28
 MARKER_KERNEL = "spin_kernel"
+WAITS = ("cudaEventSynchronize", "hipEventSynchronize")
 
 
 def options_of(*overrides: str) -> Options:
@@ -116,37 +117,62 @@ def measure_timing(job: Job, device: torch.device) -> dict[str, Any]:
     return seen
 
 
-def order_of(job: Job, device: torch.device, *overrides: str) -> list[str]:
-    """Give in the order of the third step what is issued: gathers (g), reductions (r), forward (F) and backward (B)."""
+def steps_of(options: Options, job: Job, device: torch.device, timer: StepTimer) -> tuple[Steps, StepData]:
+    """Take two steps, and give what takes the third."""
+    steps = Steps(options, job, device, share_model(options, job, device, timer), timer)
+    data = step_data(options, job, on_gpu=device.type != "cpu")
+    for step in (1, 2):
+        steps.take(next(data), step)
+    return steps, next(data)
+
+
+def prefetched_by_fsdp(job: Job, device: torch.device, *overrides: str) -> dict[str, int]:
+    """Count the all-gathers that are issued inside each kind of prefetching, and the times that the host waits."""
+    steps, third = steps_of(options_of("model.num_layers=4", *overrides), job, device, Untimed())
+    with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profile:
+        steps.take(third, 3)
+    events: list[Any] = list(profile.events())
+    gathers = [event.time_range for event in events if event.name.startswith("c10d::") and "gather" in event.name]
+    seen = {"waits": sum(event.name in WAITS for event in events)}
+    for kind in ("pre_backward", "post_backward", "pre_forward"):
+        spans = [event.time_range for event in events if event.name.endswith(f"_{kind}_prefetch")]
+        seen[kind] = sum(
+            any(span.start <= gather.start and gather.end <= span.end for span in spans) for gather in gathers
+        )
+    return seen
+
+
+def order_in_fsdp2(job: Job, device: torch.device, *overrides: str) -> str:
+    """Give the order in which gathers (g), forward (F) and backward (B) parts and reductions (r) are issued."""
     letters = {"allgather": "g", "reducescatter": "r", "forward": "F", "backward": "B"}
-    options = options_of("model.num_layers=4", *overrides)
     timer = timer_of("full", device)
     assert isinstance(timer, StreamTimer)
-    parallel = share_model(options, job, device, timer)
-    steps = Steps(options, job, device, parallel, timer)
-    data = step_data(options, job, on_gpu=device.type != "cpu")
+    options = options_of("model.num_layers=4", "distributed.mode=fsdp2", *overrides)
+    steps, third = steps_of(options, job, device, timer)
     with Interception(timer, device):
-        for step in (1, 2):
-            steps.take(next(data), step)
         timer.begin_step()
-        steps.take(next(data), 3)
+        steps.take(third, 3)
     recording = timer.end_step()
     assert recording is not None
     names = [(stream, tag.split(".")[0]) for stream, tag, *_ in recording.ranges]
-    return [letters.get(stream) or letters.get(tag, "") for stream, tag in names]
+    return "".join(letters.get(stream) or letters.get(tag, "") for stream, tag in names)
 
 
-def measure_order(job: Job, device: torch.device) -> dict[str, Any]:
+def measure_prefetching(job: Job, device: torch.device) -> dict[str, Any]:
     seen: dict[str, Any] = {}
-    for knob, values in {
-        "fsdp.backward_prefetch": ("BACKWARD_PRE", "BACKWARD_POST", "none"),
-        "fsdp.forward_prefetch": ("true", "false"),
-    }.items():
-        for value in values:
-            seen[f"{knob}={value}"] = "".join(order_of(job, device, f"{knob}={value}"))
+    for override in (
+        "fsdp.backward_prefetch=BACKWARD_PRE",
+        "fsdp.backward_prefetch=BACKWARD_POST",
+        "fsdp.backward_prefetch=none",
+        "fsdp.forward_prefetch=true",
+        "fsdp.forward_prefetch=false",
+        "fsdp.limit_all_gathers=true",
+        "fsdp.limit_all_gathers=false",
+    ):
+        seen[override] = prefetched_by_fsdp(job, device, override)
     for knob in ("fsdp.forward_prefetch_depth", "fsdp.backward_prefetch_depth"):
         for depth in (1, 2):
-            seen[f"{knob}={depth}"] = "".join(order_of(job, device, "distributed.mode=fsdp2", f"{knob}={depth}"))
+            seen[f"{knob}={depth}"] = order_in_fsdp2(job, device, f"{knob}={depth}")
     return seen
 
 
@@ -181,7 +207,7 @@ def main(folder: Path, priority: str) -> None:
     if priority == "none":
         seen = {
             "timing": measure_timing(job, device),
-            "order": measure_order(job, device),
+            "prefetching": measure_prefetching(job, device),
             "end": measure_end(device, folder),
         }
     else:

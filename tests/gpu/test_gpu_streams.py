@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -97,6 +98,40 @@ def test_full_gives_each_part_and_each_collective(timed: list[dict[str, Any]], m
             assert counts["allgather"] >= 2 * 3
         assert all(-1 <= one["start_ms"] <= one["end_ms"] <= profile["total_ms"] + 1 for one in profile["ranges"])
         assert profile["overlap"]["per_stream_ms"]["compute"] > 0
+
+
+def test_fsdp_prefetches_when_asked(timed: list[dict[str, Any]]) -> None:
+    for rank in timed:
+        seen = rank["prefetching"]
+        assert seen["fsdp.backward_prefetch=BACKWARD_PRE"]["pre_backward"] >= 3
+        for other in ("BACKWARD_POST", "none"):
+            assert seen[f"fsdp.backward_prefetch={other}"]["pre_backward"] == 0
+        for other in ("BACKWARD_PRE", "none"):
+            assert seen[f"fsdp.backward_prefetch={other}"]["post_backward"] == 0
+        assert seen["fsdp.forward_prefetch=true"]["pre_forward"] >= 3
+        assert seen["fsdp.forward_prefetch=false"]["pre_forward"] == 0
+
+
+def test_the_host_waits_when_all_gathers_are_limited(timed: list[dict[str, Any]]) -> None:
+    for rank in timed:
+        limited, free = (rank["prefetching"][f"fsdp.limit_all_gathers={value}"] for value in ("true", "false"))
+        assert limited["waits"] > free["waits"]
+
+
+def test_fsdp2_gathers_as_far_ahead_as_asked(timed: list[dict[str, Any]]) -> None:
+    for rank in timed:
+        for knob, first in (("forward", "F"), ("backward", "B")):
+            near, far = (rank["prefetching"][f"fsdp.{knob}_prefetch_depth={depth}"] for depth in (1, 2))
+            assert near != far
+            assert sorted(near) == sorted(far)
+            assert gathers_in_a_row(far, first) > gathers_in_a_row(near, first)
+
+
+def gathers_in_a_row(order: str, first: str) -> int:
+    """Give the longest run of gathers after the first part of a pass."""
+    passed = order[order.index(first) :]
+    rest = passed[: passed.index("B")] if first == "F" else passed
+    return max(len(run) for run in re.split("[^g]", rest))
 
 
 def test_a_range_reaches_to_the_end_of_its_collective(timed: list[dict[str, Any]]) -> None:

@@ -17,6 +17,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "workloads"))
 import torch
 from aorta_train.async_copy import AsyncCopy, copy_beside_layers
 from aorta_train.compute_units import cap_compute_units
+from aorta_train.data import step_data
+from aorta_train.job import Job
+from aorta_train.loading import load
 from aorta_train.memory import memory_needed
 from aorta_train.model import build, loss_of
 from aorta_train.optim import make_optimizer
@@ -132,6 +135,14 @@ def test_each_layer_launches_one_copy_beside_the_default_stream(tmp_path: Path) 
     assert len(copies) == MODEL.num_layers
     assert len(set(copies)) == 1
     assert not set(copies) & default
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_batches_are_page_locked_when_asked(pinned: bool) -> None:
+    config = Path(__file__).parents[2] / "workloads" / "config" / "tiny_cpu.yaml"
+    options = load(config, ["distributed.device=gpu", f"dataloader.pin_memory={str(pinned).lower()}"])
+    step = next(step_data(options, Job(0, 1, 0, 1, launched=False), on_gpu=True))
+    assert {tensor.is_pinned() for tensor in step.batches[0].values()} == {pinned}
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
