@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+COUNTS = ("num_", "kernel_log_notes")
+
 State = Literal["passed", "failed", "warned", "not_judged"]
 GateKind = Literal["max", "min", "within"]
 
@@ -55,8 +57,8 @@ class Check(BaseModel):
 
     @property
     def actual_text(self) -> str:
-        """Give the measured value with its unit: `20.00 ms`, `0.5000`, or `n/a`."""
-        return show(self.actual, self.unit)
+        """Give the measured value with its unit: `20.00 ms`, `0.5000`, a count as `12`, or `n/a`."""
+        return show(self.actual, self.unit, self.label.partition("metric=")[2])
 
     def line(self) -> str:
         """Give the check as one line, as in JUnit properties: label, outcome, actual, gate, reason."""
@@ -68,10 +70,15 @@ class Check(BaseModel):
         return "; ".join(parts)
 
 
-def show(value: float | None, unit: str) -> str:
-    """Format a value with its unit: ratios (no unit) with four decimals, everything else with two, `n/a` for None."""
+def show(value: float | None, unit: str, name: str = "") -> str:
+    """Format a value with its unit: ratios (no unit) with four decimals, everything else with two, `n/a` for None.
+
+    `name` is the metric's: a count is written as one.
+    """
     if value is None:
         return "n/a"
+    if name.startswith(COUNTS):
+        return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
     return f"{value:.2f} {unit}" if unit else f"{value:.4f}"
 
 

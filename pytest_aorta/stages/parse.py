@@ -16,6 +16,7 @@ from pytest_aorta.stages.collect import Layout
 from pytest_aorta.stages.measures import collect_metrics
 from pytest_aorta.stages.search import is_trace
 from pytest_aorta.stages.source import read_ranks
+from pytest_aorta.trace.causes import WHAT_TO_DO
 from pytest_aorta.trace.lateness import Lateness
 from pytest_aorta.trace.metrics import shares
 from pytest_aorta.trace.ranks import Summaries
@@ -123,7 +124,8 @@ def _straggler(lateness: Lateness | None) -> Iterator[str]:
         late = lateness.straggler
         yield (
             f"rank {late.rank} is late (kind: {late.kind}): the others wait {late.caused_delay_ms_per_step:.2f} ms a "
-            f"profiled step for it, and it is the last in {late.share_last:.0%} of its collectives"
+            f"profiled step for it, and it is the last in {late.share_last:.1%} of its collectives; "
+            f"{WHAT_TO_DO[late.kind]}"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -18,6 +18,15 @@ from pytest_aorta.trace.waiting import Waits
 Kind = Literal["host", "device", "compute", "copy", "unknown"]
 
 EXPLAINED_RATIO = 0.8
+
+WHAT_TO_DO: Mapping[Kind, str] = {
+    "host": "on its host look for a slow data loader, other processes, unpinned CPU cores and a low CPU clock",
+    "device": "compare clocks, temperature, power cap and ECC errors of its GPU with those of the others",
+    "compute": "see whether it gets more work than the others: batch and sequence lengths, experts, pipeline stage",
+    "copy": "compare its copies with the others': pinned memory, PCIe width and generation, NUMA node",
+    "unknown": "no single cause explains it: put its trace beside another rank's, or profile more steps",
+}
+"""What a person should do about a straggler of each kind."""
 
 
 @dataclass(frozen=True, slots=True)

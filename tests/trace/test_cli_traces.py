@@ -27,6 +27,11 @@ def document(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.fixture(autouse=True)
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for rank in (10, 9):
@@ -56,10 +61,43 @@ def test_table_for_people(folder: Path) -> None:
     result = run(folder)
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert lines[0].split()[:2] == ["rank", "device"]
-    assert lines[1].split()[:5] == ["9", "0", "0.025", "40.0%", "40.0%"]
+    assert lines[1].split()[:2] == ["rank", "GPU"]
+    assert lines[2].split()[:5] == ["9", "0", "0.025", "40.0%", "40.0%"]
+    assert "compute and comm can add up to more than 100 %" in " ".join(lines)
     assert "Means over 2 rank(s), source: Timeline of raw traces" in lines
     assert any(line.split() == ["0.020", "2", "gemm"] for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_every_line_fits_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.chdir(folder)
+    for rank, content in enumerate(simulate(Job(num_ranks=3, planted=(Planted(2, "host", 0.1),)))):
+        synthetic.write(Path(f"wide/rank{rank}/trace.json.gz"), content)
+    lines = run("wide").stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    assert "Files, below wide:" in lines
+    assert "  rank 2    rank2/trace.json.gz" in lines
+
+
+def test_counts_are_whole_and_no_total_is_said_twice(folder: Path) -> None:
+    lines = run(folder).stdout.splitlines()
+    assert any(line.split() == ["num_gpu_events", "2"] for line in lines)
+    assert not any("total_time_us" in line for line in lines)
+    assert "true_overlap_ratio is measured event by event: trust that one" in " ".join(lines)
+
+
+def test_a_run_can_be_named_like_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    place = folder / "aorta_results" / "01a2ffff"
+    place.mkdir(parents=True)
+    (folder / "rank9").rename(place / "rank9")
+    (place / "run.json").write_text("{}")
+    (folder / "aorta_reports").mkdir()
+    (folder / "aorta_reports" / "last_run.json").write_text(json.dumps({"folder": str(place)}))
+    for name in ("last", "01a2"):
+        assert [row["rank"] for row in document(run(name, "--json"))["ranks"]] == [9]
+    assert run("ffff").exit_code == 2
 
 
 def test_a_broken_file_costs_the_exit_code_and_not_the_others(folder: Path) -> None:
@@ -132,6 +170,9 @@ def test_a_straggler_is_named_in_both_ways(tmp_path: Path) -> None:
     text = run(tmp_path).stdout
     assert "Across ranks: 90 of 90 collectives matched, 0 without metadata; times per step\n" in text
     assert "Straggler: rank 2, kind host: the others wait 1.0" in text
+    assert "What to do: on its host look for a slow data loader" in text
+    # The lateness metrics stand among the means, under the names of the JSON document.
+    assert any(line.split()[:2] == ["matched_ratio", "1.0000"] for line in text.splitlines())
 
 
 def test_when_nobody_is_named_the_reason_and_the_largest_candidate_are(tmp_path: Path) -> None:
