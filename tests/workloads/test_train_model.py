@@ -11,6 +11,8 @@ pytest.importorskip("torch", reason="the workload needs torch")
 import torch
 from aorta_train.model import build, flops_per_token, layers_of, loss_of
 from aorta_train.options import Model
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 pytestmark = pytest.mark.torch
 
@@ -106,8 +108,18 @@ def test_categorical_features_of_a_position_are_averaged() -> None:
 def test_operations_are_counted_by_hand() -> None:
     attention = 2 * (3 * 8 * 8 + 8 * 8) + 2 * 2 * 7 * 8
     mlp = 2 * (8 * 5 + 5 * 8)
-    outside = 2 * (3 * 4 * 8 + 6 * 8 + 8 * 8 + 8 * 1)
-    assert flops_per_token(SMALL, 7) == 3 * (2 * (attention + mlp) + outside)
+    dense = 2 * (3 * 4 * 8)
+    outside = 2 * (6 * 8 + 8 * 8 + 8 * 1)
+    assert flops_per_token(SMALL, 7) == 3 * (2 * (attention + mlp) + outside) + 2 * dense
+
+
+def test_operations_are_those_that_torch_counts() -> None:
+    model = build(SMALL, 1, CPU)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        logits = model(torch.randn(2, 7, 3, 4), torch.randint(10, (2, 7, 5)))
+        loss: Any = loss_of(logits, torch.ones(2, 7), torch.ones(2, 7))
+        loss.backward()
+    assert counter.get_total_flops() == 2 * 7 * flops_per_token(SMALL, 7)
 
 
 PRODUCTS = ("aten::addmm", "aten::mm")

@@ -152,11 +152,13 @@ def build(options: Model, seed: int, device: torch.device, num_chunks: int = 1) 
 
 
 def flops_per_token(options: Model, sequence_length: int) -> int:
-    """Count the floating-point operations of the matrix products for one position, forward and backward (3x forward).
+    """Count the floating-point operations of the matrix products for one position, forward and backward.
 
-    Source: two operations a weight and position; attention adds 4 * T * D a layer.
+    Source: two operations a weight and position; attention adds 4 * T * D a layer. Backward is twice forward, once for
+    the gradient of each factor; dense features have none.
     """
     D = options.model_dim
     per_layer = 2 * (4 * D * D + 2 * D * options.mlp_hidden_dim) + 4 * sequence_length * D
-    projections = 2 * D * (options.num_dense_features * options.dense_dim + options.embedding_dim + D + 1)
-    return 3 * (options.num_layers * per_layer + projections)
+    dense_projection = 2 * D * options.num_dense_features * options.dense_dim
+    other_projections = 2 * D * (options.embedding_dim + D + 1)
+    return 3 * (options.num_layers * per_layer + other_projections) + 2 * dense_projection
