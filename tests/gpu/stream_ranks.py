@@ -25,6 +25,7 @@ from aorta_train.loading import load
 from aorta_train.loop import Steps
 from aorta_train.options import Options
 from aorta_train.parallel.mode import Parallel, share_model
+from aorta_train.stress import AllReduceStress
 from aorta_train.timing import StepTimer, StreamTimer, Untimed, timer_of
 
 MODES = ("fsdp", "fsdp2", "ddp")
@@ -176,6 +177,24 @@ def measure_prefetching(job: Job, device: torch.device) -> dict[str, Any]:
     return seen
 
 
+def measure_stress(job: Job, device: torch.device, folder: Path) -> dict[str, Any]:
+    stress = AllReduceStress(2, device, job.world_size)
+    sums: list[list[float]] = []
+
+    def run() -> None:
+        values = torch.zeros((), device=device)
+        torch.cuda._sleep(100_000_000)  # type: ignore[no-untyped-call]
+        values += job.rank + 1
+        sums.extend([float(one.min()), float(one.max())] for one in stress.run(values))
+
+    events = trace_of(run, folder)
+    return {
+        "sums": sums,
+        "collectives": streams_of(events, "nccl"),
+        "default": streams_of(events, MARKER_KERNEL),
+    }
+
+
 def measure_end(device: torch.device, folder: Path) -> dict[str, Any]:
     """Time a large all-reduce that the caller waits for only later, beside what the profiler says of its kernel."""
     timer = timer_of("full", device)
@@ -208,6 +227,7 @@ def main(folder: Path, priority: str) -> None:
         seen = {
             "timing": measure_timing(job, device),
             "prefetching": measure_prefetching(job, device),
+            "stress": measure_stress(job, device, folder),
             "end": measure_end(device, folder),
         }
     else:

@@ -134,6 +134,13 @@ def gathers_in_a_row(order: str, first: str) -> int:
     return max(len(run) for run in re.split("[^g]", rest))
 
 
+def test_stress_waits_for_what_it_adds_up_and_leaves_the_default_stream(timed: list[dict[str, Any]]) -> None:
+    for rank in timed:
+        assert rank["stress"]["sums"] == [[2.0, 2.0], [2.0, 2.0], [3.0, 3.0]]
+        assert rank["stress"]["collectives"]
+        assert not set(rank["stress"]["collectives"]) & set(rank["stress"]["default"])
+
+
 def test_a_range_reaches_to_the_end_of_its_collective(timed: list[dict[str, Any]]) -> None:
     for rank in timed:
         assert rank["end"]["bytes"] == 1 << 28

@@ -7,7 +7,7 @@ before the first step, so these are made anew with the priority that was asked f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -32,7 +32,7 @@ def group_wishes(options: Options) -> dict[str, Any]:
     return {"timeout": timeout, "pg_options": wishes}
 
 
-def replace_streams(holders: Iterable[Any], names: Iterable[str], options: Options, device: torch.device) -> None:
+def replace_streams(holders: Sequence[Any], names: Sequence[str], options: Options, device: torch.device) -> None:
     """Give all `holders` the same new streams under `names`.
 
     Raises:
@@ -41,13 +41,15 @@ def replace_streams(holders: Iterable[Any], names: Iterable[str], options: Optio
     priority = options.streams.comm_priority
     if priority is None:
         return
+    for holder in holders:
+        missing = [name for name in names if not hasattr(holder, name)]
+        if missing:
+            raise Refusal(
+                f"streams.comm_priority: torch {torch.__version__} does not show the streams of "
+                f"distributed.mode {options.distributed.mode} ({', '.join(missing)}); leave it out or use mode ddp"
+            )
     make: Any = torch.cuda.Stream
     streams = {name: make(device, priority=PRIORITIES[priority]) for name in names}
     for holder in holders:
         for name, stream in streams.items():
-            if not hasattr(holder, name):
-                raise Refusal(
-                    f"streams.comm_priority: torch {torch.__version__} does not show the streams of "
-                    f"distributed.mode {options.distributed.mode} ({name}); leave it out or use mode ddp"
-                )
             setattr(holder, name, stream)
