@@ -48,6 +48,19 @@ class Activation:
     origin: Origin
 
 
+class _StageWithoutARun:
+    """Says what is missing when -k names a stage, no run is known here, and so nothing was there to do."""
+
+    def __init__(self, report_dir: str) -> None:
+        self._report_dir = report_dir
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        """Say so, in one line."""
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            missing = f"no {self._report_dir}/{LAST_RUN} here"
+            terminalreporter.write_line(f"aorta: {missing}; give --aorta-config FILE or start in the folder of the run")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the group "aorta"."""
     group = parser.getgroup("aorta", "GPU cluster validation")
@@ -77,7 +90,7 @@ def activation(config: pytest.Config) -> Activation | None:
             raise pytest.UsageError(f"{flag} is empty; give it a value, or leave it out")
     run: str | None = option.aorta_run
     no_path = config.args_source is not pytest.Config.ArgsSource.ARGS
-    has_last = no_path and (_started_in(config) / option.aorta_report_dir / LAST_RUN).is_file()
+    has_last = no_path and os.path.isfile(_started_in(config) / option.aorta_report_dir / LAST_RUN)  # noqa: PTH113  (takes any name)
     if option.aorta_config:
         if no_path and option.keyword in REJUDGING_TESTS and not run:
             if not has_last:
@@ -117,6 +130,8 @@ def pytest_configure(config: pytest.Config) -> None:
     found = activation(config)
     if found is not None and not hasattr(config, "workerinput"):
         _room("pytest_aorta.session").begin(config, found)
+    elif found is None and config.option.keyword in STAGE_TESTS:
+        config.pluginmanager.register(_StageWithoutARun(config.option.aorta_report_dir), "aorta-hint")
 
 
 def _started_in(config: pytest.Config) -> Path:

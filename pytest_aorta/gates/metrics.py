@@ -29,7 +29,7 @@ _REMARKS = {
 }
 
 _SPOKEN = {
-    "avg_iteration_time_ms": "mean iteration",
+    "avg_iteration_time_ms": "mean time of a trace",
     "avg_compute_ratio": "mean compute ratio",
     "avg_overlap_ratio": "mean overlap ratio",
     "time_variance_ratio": "time variance ratio",

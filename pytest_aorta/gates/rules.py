@@ -15,6 +15,8 @@ from pytest_aorta.metric import Metric
 Over = Literal["mean", "max", "min", "each"]
 
 _MORE_DIGITS = 17
+WHOLE_TRACE = "whole trace, "
+"""What the source of a metric of whole traces says before the number of their steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def judge(rule: Rule, metric: Metric | None) -> tuple[Check, ...]:
     if metric is None:
         return (not_measured(rule, "the run gave no such metric", unit=unit),)
     if rule.over == "mean":
-        return (_judge_value(rule, unit, metric.value, metric.why or "it has no value"),)
+        return (_judge_value(rule, unit, metric.value, metric.why or "it has no value", steps=_steps_of(metric)),)
     return _judge_ranks(rule, metric, unit)
 
 
@@ -134,23 +136,30 @@ def _judge_ranks(rule: Rule, metric: Metric, unit: str) -> tuple[Check, ...]:
 
 
 def _judge_value(
-    rule: Rule, unit: str, value: float | None, why: str, *, rank: int | None = None, subject: str = ""
+    rule: Rule, unit: str, value: float | None, why: str, *, rank: int | None = None, subject: str = "", steps: str = ""
 ) -> Check:
     if value is None or not math.isfinite(value):
         return not_measured(rule, why if value is None else f"its value is {value}", unit=unit, rank=rank)
     passed = rule.accepts(value)
+    whose = subject or (f"rank {rank}" if rank is not None else "")
     return Check(
         label=rule.label(rank),
         state="passed" if passed else "failed",
-        reason="" if passed else _failure(rule, unit, value, subject or (f"rank {rank}" if rank is not None else "")),
+        reason="" if passed else _failure(rule, unit, value, whose, steps),
         actual=value,
         unit=unit,
         gate=rule.bound(unit),
     )
 
 
-def _failure(rule: Rule, unit: str, value: float, subject: str) -> str:
-    who = f"{rule.metric} of {subject}" if subject else speak(rule.metric)
+def _steps_of(metric: Metric) -> str:
+    """Give how many steps the metric's time spans, ` (3 profiled steps)`, as its source says for whole traces."""
+    steps = metric.source.partition(WHOLE_TRACE)[2]
+    return f" ({steps})" if steps else ""
+
+
+def _failure(rule: Rule, unit: str, value: float, subject: str, steps: str) -> str:
+    who = f"{rule.metric} of {subject}" if subject else f"{speak(rule.metric)}{steps}"
     actual, limit = write_value(rule.metric, value, unit), write_limit(rule.metric, rule.limit, unit)
     if write_value(rule.metric, rule.limit, unit) == actual:
         actual, limit = f"{value:.{_MORE_DIGITS}g}", f"{rule.limit:.{_MORE_DIGITS}g}"

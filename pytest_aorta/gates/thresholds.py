@@ -61,18 +61,25 @@ def judge_all(rules: Sequence[Rule], metrics: Mapping[str, Metric]) -> tuple[Che
 
 
 def tally(checks: Sequence[Check]) -> str:
-    """Say how many gates failed and which, `2 of 4 gates failed: a, b`; the ranks of one gate count as one."""
-    failed_by_gate: dict[tuple[str, str], bool] = {}
+    """Say how many gates failed and which, `2 of 4 gates failed: a, b`; the ranks of one gate count as one.
+
+    Gates that nothing was measured for are told apart: `1 of 4 gates could not be measured: c`.
+    """
+    by_gate: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
-        key = _gate_name(check), str(check.gate)
-        failed_by_gate[key] = failed_by_gate.get(key, False) or check.failed
-    num_of_name = Counter(name for name, _ in failed_by_gate)
-    failed = [
-        name if num_of_name[name] == 1 else f"{name} ({bound})"
-        for (name, bound), is_failed in failed_by_gate.items()
-        if is_failed
-    ]
-    return f"{len(failed)} of {len(failed_by_gate)} gates failed" + (f": {', '.join(failed)}" if failed else "")
+        by_gate.setdefault((_gate_name(check), str(check.gate)), []).append(check)
+    num_of_name = Counter(name for name, _ in by_gate)
+    failed, unmeasured = [], []
+    for (name, bound), judged in by_gate.items():
+        shown = name if num_of_name[name] == 1 else f"{name} ({bound})"
+        if any(check.failed and check.actual is not None for check in judged):
+            failed.append(shown)
+        elif any(check.failed for check in judged):
+            unmeasured.append(shown)
+    parts = [f"{len(failed)} of {len(by_gate)} gates failed" + (f": {', '.join(failed)}" if failed else "")]
+    if unmeasured:
+        parts.append(f"{len(unmeasured)} of {len(by_gate)} gates could not be measured: {', '.join(unmeasured)}")
+    return "; ".join(parts if failed or not unmeasured else parts[1:])
 
 
 def _gate_name(check: Check) -> str:

@@ -179,10 +179,12 @@ def verdict_document(view: RunView, *, fault: Fault | None = None) -> dict[str, 
 def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Part the hosts into failing ones (a failed check on the cluster's account) and good ones.
 
-    A host is good only when the run was measured: a run that broke off proves nothing.
+    A host is good only when something was measured: a run that broke off, or a workload that failed before it gave a
+    metric, proves nothing.
     """
     failing = {check.host for check in view.checks if check.failed and check.fault == "cluster" and check.host}
-    measured = view.verdict in ("passed", "failed")
+    has_metric = any(metric.value is not None for metric in view.metrics.values())
+    measured = view.verdict == "passed" or (view.verdict == "failed" and (has_metric or failing))
     return (
         tuple(host for host in hosts if host in failing),
         tuple(host for host in hosts if measured and host not in failing),

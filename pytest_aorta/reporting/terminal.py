@@ -15,6 +15,7 @@ _MAX_GATES = 10
 _MAX_NOTES = 3
 _MAX_REASON_CHARS = 200
 _MAX_LINE_CHARS = 400
+_UNMEASURED = "unmeasured"
 _NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:[eE][+-]?\d+)?")
 _HEADLINES = {
     "passed": "PASSED",
@@ -107,6 +108,10 @@ def summary(view: RunView) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _word(check: Check) -> str:
+    return _UNMEASURED if check.failed and check.actual is None else check.state.replace("_", " ")
+
+
 def _why(check: Check) -> str:
     """Give the reason of a gate that did not hold, without the tally that every failing gate carries."""
     if check.state == "passed" or not check.reason:
@@ -117,13 +122,14 @@ def _why(check: Check) -> str:
 def _gate_lines(gates: Sequence[Check]) -> list[str]:
     if not gates:
         return []
-    num_failed = sum(check.failed for check in gates)
-    header = f"gates: {num_failed} of {len(gates)} failed" if num_failed else f"gates: {len(gates)}, none failed"
+    words = [_word(check) for check in gates]
+    bad = [f"{words.count(word)} of {len(gates)} {word}" for word in ("failed", _UNMEASURED) if word in words]
+    header = f"gates: {', '.join(bad)}" if bad else f"gates: {len(gates)}, none failed"
     shown = sorted(gates, key=lambda check: not check.failed)[:_MAX_GATES]
     names = [one_line(short_label(check), 80) for check in shown]
     width = max(map(len, names))
     lines = [
-        f"  {check.state.replace('_', ' '):10} {name:{width}}  {check.actual_text} ({check.gate}){_why(check)}"
+        f"  {_word(check):10} {name:{width}}  {check.actual_text} ({check.gate}){_why(check)}"
         for name, check in zip(names, shown, strict=True)
     ]
     if len(gates) > len(shown):

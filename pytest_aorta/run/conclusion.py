@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import json_report
+from pytest_aorta.reporting.hints import advice
 from pytest_aorta.reporting.json_report import BenchmarkStatus, ClusterPart, ConfigurationPart, RankPart
 from pytest_aorta.reporting.model import RunView, StageRow
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder
-from pytest_aorta.run.gating import bare
+from pytest_aorta.run.gating import PRIOR_FAILURE, bare
 from pytest_aorta.run.products import Artifacts, Execution, Result
 from pytest_aorta.run.record import RunRecord, StageRecord, Verdict
 
@@ -64,14 +65,21 @@ def not_judged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
     """Name what the run says nothing about, so that green is not read as more than it is."""
     for stage in stages.values():
         if stage.name == "test_validate_thresholds" and stage.outcome == "skipped":
-            yield f"thresholds ({stage.reason.partition(';')[0]})"
+            yield f"thresholds ({without_cause(stage.reason).partition(';')[0]})"
         for check in stage.checks:
             if check.state == "not_judged":
                 yield check.label.partition("metric=")[2].rstrip(")") or check.reason
 
 
-def next_step(stages: Mapping[str, StageRecord]) -> str:
-    """Give what a person should do about the first failure."""
+def without_cause(reason: str) -> str:
+    """Give a reason without the cause of an earlier stage's failure, which stands at that stage: its name is enough."""
+    if not reason.startswith(PRIOR_FAILURE):
+        return reason
+    return ": ".join(reason.split(": ")[:2])
+
+
+def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "") -> str:
+    """Give what a person should do about the first failure; `log` is where everything was logged."""
     for stage in stages.values():
         if stage.outcome not in {"failed", "interrupted"}:
             continue
@@ -82,8 +90,10 @@ def next_step(stages: Mapping[str, StageRecord]) -> str:
         if gates and all(check.actual is None for check in gates):
             return "the gate's reason says why it was not measured; leave the limit out where it cannot be"
         if gates:
-            return "look at each rank's share in metrics.json; --aorta-thresholds=FILE judges the run by other limits"
-        return f"read the Full Log of {stage.name}" if stage.outcome == "failed" else ""
+            return f"see each rank's share in {folder.metrics}; --aorta-thresholds=FILE judges the run by other limits"
+        if stage.outcome != "failed":
+            return ""
+        return advice(stage.reason) or f"read what {stage.name} said in {log or folder.path}"
     return ""
 
 
@@ -104,7 +114,7 @@ def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str
         environment=tuple((name, value, "") for name, value in record.environment.items()),
         paths=(("run folder", str(folder.path)), *paths),
         notes=tuple(_notes(record)),
-        next_step=next_step(record.stages),
+        next_step=next_step(record.stages, folder, dict(paths).get("log", "")),
         first_cause=f"{cause.name}: {bare(cause.reason)}" if cause is not None else "",
         not_judged=tuple(not_judged(record.stages)),
     )

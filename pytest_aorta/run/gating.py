@@ -163,7 +163,7 @@ class Pipeline:
 
     def _attempt(self, stage: Stage, start: float) -> StageRecord:
         try:
-            self.run.progress(stage.label)
+            self.run.progress(stage.test)
             log.info("%s begins", stage.test)
             product = stage.does(self.run, *(self.run.products[need] for need in stage.needs))
             weighed = tuple(weigh(product.checks, self.run.settings.config.evidence))

@@ -19,6 +19,11 @@ _EARLY_NOTICE = re.compile(r"^[EW]\d{4} [\d:.]+ .*\] failed \(exitcode: -?\d+\) 
 _RANK = re.compile(r"^\s+rank\s+: (\d+) \(local_rank: (\d+)\)")
 _EXIT = re.compile(r"^\s+exitcode\s+: (-?\d+)")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^\S+: can't open file")
+# What the C and C++ libraries and Python say before they abort; the second line of an exception is its text.
+_ABORT = re.compile(
+    r"terminate called |\s+what\(\): |Fatal Python error: |\*\*\* .* \*\*\*|.*\bAssertion .* failed"
+    r"|(?:malloc|free|realloc|munmap_chunk)\(\): |double free or corruption|corrupted "
+)
 _REFUSAL = re.compile(r"^train\.py: ")
 _PEER_LOST = re.compile(
     r"connection (?:reset|closed) by peer|remote (?:worker|process) (?:hanging|crashing|exited)|broken pipe"
@@ -64,6 +69,7 @@ class Failures:
     was_noticed: bool = False
     words: dict[int, str] = field(default_factory=dict)
     last_lines: dict[int, str] = field(default_factory=dict)
+    aborts: dict[int, str] = field(default_factory=dict)
     refusal: str = ""
     unmarked_words: str = ""
     ranks: dict[int, RankFailure] = field(default_factory=dict)
@@ -81,6 +87,9 @@ class Failures:
                 self.words[local_rank] = text.strip()[:_MAX_WORDS_CHARS]
             elif text.strip():
                 self.last_lines[local_rank] = text.strip()[:_MAX_WORDS_CHARS]
+                if _ABORT.match(text):
+                    said = " ".join(filter(None, (self.aborts.get(local_rank), text.strip())))
+                    self.aborts[local_rank] = said[:_MAX_WORDS_CHARS]
         elif _EARLY_NOTICE.search(line):
             self.was_noticed = True
         elif found := _RANK.match(line):
@@ -112,7 +121,12 @@ class Failures:
         return Cause("; ".join(str(failure) for failure in _distinct(causes)) + after, is_own=True)
 
     def _last_line(self, failure: RankFailure) -> str:
-        """Give the last thing a rank said; one that was killed had no last words about it."""
+        """Give the last thing a rank said; one that was killed had no last words about it.
+
+        A rank that ended itself by SIGABRT said why before its stacks.
+        """
+        if failure.code == -signal.SIGABRT:
+            return self.aborts.get(failure.local_rank, "")
         return self.last_lines.get(failure.local_rank, "") if failure.code == 1 else ""
 
 

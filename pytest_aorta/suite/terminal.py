@@ -12,6 +12,7 @@ import pytest
 from pytest_aorta.reporting.model import RunView, StageRow
 from pytest_aorta.reporting.terminal import Cadence, headline, stamped, summary
 from pytest_aorta.reporting.text import one_line, show_seconds
+from pytest_aorta.run.conclusion import without_cause
 
 _REDRAW_PERIOD_S = 0.1
 _MAX_REASON_CHARS = 300
@@ -89,7 +90,7 @@ class Progress:
             if self._live:
                 self._reporter.rewrite("", erase=True)
                 self._live = False
-            reason = f": {one_line(row.reason, _MAX_REASON_CHARS)}" if row.reason else ""
+            reason = f": {one_line(without_cause(row.reason), _MAX_REASON_CHARS)}" if row.reason else ""
             line = f"{row.outcome.upper():<11} {row.name} {show_seconds(row.seconds)}{reason}"
             self._reporter.write_line(stamped(line, time.monotonic() - self._start_s), **_ROW_MARKUP[row.outcome])
             self._reporter.flush()

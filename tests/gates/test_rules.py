@@ -46,8 +46,8 @@ def test_the_limit_itself_passes(
 @pytest.mark.parametrize(
     ("rule", "value", "reason"),
     [
-        (Rule("avg_iteration_time_ms", "max", 10.0), 20.0, "mean iteration 20.00 ms is above 10 ms"),
-        (Rule("avg_iteration_time_ms", "max", 10.5), 20.0, "mean iteration 20.00 ms is above 10.5 ms"),
+        (Rule("avg_iteration_time_ms", "max", 10.0), 20.0, "mean time of a trace 20.00 ms is above 10 ms"),
+        (Rule("avg_iteration_time_ms", "max", 10.5), 20.0, "mean time of a trace 20.00 ms is above 10.5 ms"),
         (Rule("avg_compute_ratio", "min", 0.5), 0.31234, "mean compute ratio 31.23% is below 50.00%"),
         (Rule("gpu_idle_ratio", "max", 0.1), 0.2, "gpu_idle_ratio 20.00% is above 10.00%"),
         (
@@ -65,6 +65,12 @@ def test_a_failure_says_both_numbers_in_one_sentence(rule: Rule, value: float, r
 
     assert check.state == "failed"
     assert check.reason == reason
+
+
+def test_a_time_of_whole_traces_says_how_many_steps_it_spans() -> None:
+    metric = Metric(value=100.08, unit="ms", source="Timeline of raw traces; whole trace, 3 profiled steps")
+    (check,) = judge(Rule("avg_iteration_time_ms", "max", 1.0), metric)
+    assert check.reason == "mean time of a trace (3 profiled steps) 100.08 ms is above 1 ms"
 
 
 @pytest.mark.parametrize(

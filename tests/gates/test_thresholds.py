@@ -51,7 +51,7 @@ def test_judged_checks_read_as_in_the_junit_file() -> None:
     assert [check.line() for check in checks] == [
         (
             "[threshold] (metric=max_avg_iteration_ms): failed; actual=20.00 ms; gate=max 10 ms; "
-            "mean iteration 20.00 ms is above 10 ms (1 of 2 gates failed: max_avg_iteration_ms)"
+            "mean time of a trace 20.00 ms is above 10 ms (1 of 2 gates failed: max_avg_iteration_ms)"
         ),
         "[threshold] (metric=min_compute_ratio): passed; actual=0.5000; gate=min 0.01",
     ]
@@ -67,6 +67,14 @@ def test_every_failing_check_names_all_failing_gates() -> None:
     ending = "(2 of 4 gates failed: max_avg_iteration_ms, min_overlap_ratio)"
     assert [check.reason.endswith(ending) for check in checks] == [True, False, True, False]
     assert tally(checks) == ending.strip("()")
+
+
+def test_what_was_not_measured_is_not_said_to_have_failed() -> None:
+    chosen = [gate("a_ms", "max", 1.0), gate("b_ms", "max", 1.0), gate("c_ms", "max", 1.0)]
+    checks = judge_all(chosen, _metrics(a_ms=0.5, b_ms=None))
+    assert tally(checks) == "2 of 3 gates could not be measured: b_ms, c_ms"
+    both = judge_all(chosen, _metrics(a_ms=2.0, b_ms=None))
+    assert tally(both) == "1 of 3 gates failed: a_ms; 2 of 3 gates could not be measured: b_ms, c_ms"
 
 
 def test_gates_follow_in_the_order_of_the_configuration() -> None:
@@ -92,7 +100,7 @@ def test_a_gate_for_an_unknown_metric_fails_with_the_near_name() -> None:
     assert (check.state, check.fault) == ("failed", "rig")
     assert check.reason == (
         "not measured: no metric of the name avg_iteration_time, did you mean avg_iteration_time_ms? "
-        "(1 of 1 gates failed: avg_iteration_time)"
+        "(1 of 1 gates could not be measured: avg_iteration_time)"
     )
     assert "metrics.json" in check.next_step
 

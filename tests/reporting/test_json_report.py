@@ -126,6 +126,10 @@ def test_given_fault_wins() -> None:
 def test_only_the_clusters_failures_condemn_a_host_and_only_a_measured_run_clears_one() -> None:
     assert sort_hosts(view(ECC, NO_TRACE, WARM), ["a", "b", "c"]) == (("c",), ("a", "b"))
     assert sort_hosts(view(ECC, verdict="could_not_measure"), ["a", "c"]) == (("c",), ())
+    no_such_script = Check(label="[execution]", state="failed", reason="exited 2", fault="workload", subtest=False)
+    assert sort_hosts(view(no_such_script), ["a", "b"]) == ((), ())
+    measured = {"step_time_ms_median": Metric(value=1.0, unit="ms", source="step log")}
+    assert sort_hosts(view(no_such_script, metrics=measured), ["a", "b"]) == ((), ("a", "b"))
     assert host_lines(["a", "b"]) == "a\nb\n"
     assert host_lines([]) == ""
 

@@ -83,6 +83,14 @@ def test_summary_is_at_most_25_lines_whatever_there_is() -> None:
     assert "  and 90 more in the report" in lines
 
 
+def test_summary_tells_gates_that_were_not_measured_from_failed_ones() -> None:
+    unmeasured = gate(3).model_copy(update={"state": "failed", "actual": None, "reason": "not measured: no GPU"})
+    stages = (StageRow("s", "failed", checks=(gate(1), gate(2, failed=True), unmeasured)),)
+    lines = summary(RunView("r", "aorta_single", "failed", "x", stages=stages))
+    assert "gates: 1 of 3 failed, 1 of 3 unmeasured" in lines
+    assert "  unmeasured gate_3  n/a (max 10 ms): not measured: no GPU" in lines
+
+
 def test_summary_without_gates_is_short() -> None:
     view = RunView("r", "aorta_single", "could_not_measure", "no host answered")
     assert summary(view) == ("COULD NOT MEASURE: no host answered",)

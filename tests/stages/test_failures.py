@@ -47,6 +47,20 @@ def test_killed_rank_is_named_by_its_signal() -> None:
     assert cause(PEER_LOST.format(r=0), *block((0, 1), (1, -9))).startswith("a: rank 1 was ended by SIGKILL")
 
 
+def test_aborted_rank_is_named_with_what_its_library_said() -> None:
+    abort = ("[default1]:terminate called after throwing an instance of 'c10::Error'", "[default1]:  what():  no GPU")
+    stacks = '[default1]:  File "train.py", line 3 in main'
+
+    said = cause(*abort, stacks, *block((1, -6)))
+
+    assert said == (
+        "a: rank 1 was ended by SIGABRT: terminate called after throwing an instance of 'c10::Error' what():  no GPU"
+    )
+    assert cause("[default1]:terminate called without an active exception", *block((1, -6))).endswith(
+        "SIGABRT: terminate called without an active exception"
+    )
+
+
 def test_all_ranks_that_say_the_same_are_said_once() -> None:
     sentence = "train.py: config: training.max_step: unknown knob; did you mean max_steps?"
     said = cause(f"[default0]:{sentence}", f"[default1]:{sentence}", *block((0, 2), (1, 2)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+AFTER_LAUNCH = "a prior lifecycle stage failed: test_launch_container"
+
 
 def test_metrics_versions_and_fields_are_told_at_once_with_the_file(rig: Any) -> None:
     gates = [{"metric": "nothing", "kind": "max", "value": 1}]
@@ -28,3 +30,48 @@ def test_a_run_that_was_killed_is_named_once_when_it_is_taken_up(rig: Any) -> No
 
     assert "COULD NOT MEASURE: test_parse_results: it needs what test_collect_traces gives, which run" in output
     assert "(its pytest was ended before it got there)" in output
+
+
+def test_the_header_says_that_a_stored_run_is_judged_and_by_what(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    run_id = rig.folder.name
+
+    assert f"aorta: judging run {run_id} by its own limits (from -k)" in rig.pytest("-k", "test_validate_thresholds")
+    by_config = rig.run("-k", "test_validate_thresholds", code=0)
+    assert f"aorta: judging run {run_id} by {rig.path / 'config.json'} (from --aorta-config)" in by_config
+
+
+def test_a_stage_that_is_named_where_no_run_is_gets_one_line(rig: Any) -> None:
+    output = rig.pytest("-k", "test_validate_thresholds", code=5)
+    assert (
+        "aorta: no aorta_reports/last_run.json here; give --aorta-config FILE or start in the folder of the run"
+        in output
+    )
+
+    assert "last_run.json" not in rig.pytest("-k", "test_mine", code=5)
+    assert "last_run.json" not in rig.pytest(code=5)
+
+
+def test_a_cause_stands_once_among_the_stages_and_names_what_to_do(rig: Any) -> None:
+    rig.configure(work_dir=str(rig.path / "config.json" / "below-a-file"))
+
+    output = rig.run(code=1)
+
+    lines = output.splitlines()
+    skipped = [line for line in lines if line.startswith("[aorta") and "SKIPPED" in line]
+    assert len(skipped) == 8
+    assert all(line.endswith(AFTER_LAUNCH) for line in skipped)
+    assert f"not judged: thresholds ({AFTER_LAUNCH})" in lines
+    assert "next: set work_dir, or HOME, to a folder that can be written there" in lines
+    # The record keeps the whole reason.
+    assert "cannot be written" in rig.reason("test_clone_aorta")
+
+
+def test_no_node_is_good_in_a_run_that_measured_nothing(rig: Any) -> None:
+    rig.configure(workload={"command": ["sh", "absent.sh"], "traces": "out/*"})
+
+    output = rig.run(code=1)
+
+    assert (rig.reports / "good_nodes.txt").read_text("utf-8") == ""
+    assert f"next: read {rig.folder / 'benchmark-node-0.log'}" in output
