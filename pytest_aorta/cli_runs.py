@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from pytest_aorta.checks import show as show_value
+from pytest_aorta.cli_layout import cut, terminal_width, wrapped
 from pytest_aorta.errors import AortaError, ConfigError
+from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.terminal import summary
+from pytest_aorta.reporting.text import one_line
 from pytest_aorta.run.cleaning import clean as clean_run
 from pytest_aorta.run.cleaning import is_left_over, why_not
-from pytest_aorta.run.conclusion import view_of
+from pytest_aorta.run.conclusion import view_of, without_cause
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.record import RunRecord, find_runs, read
 from pytest_aorta.run.schema import DOCUMENTS, DocumentKind, schema_text
 from pytest_aorta.suite.opening import DEFAULT_OUTPUT, find_run
+
+_LEAST_PREFIX = 8
 
 output_option = click.option(
     "--output",
@@ -65,16 +71,14 @@ def show(run: str, output_dir: Path, report_dir: Path) -> None:
 
     Example: aorta runs show last
     """
-    folder = find_run(run, report_dir.absolute(), output_dir.absolute())
+    folder = find_run(run, report_dir.absolute(), output_dir.absolute(), asked="RUN")
     record = read(folder)
     view = view_of(record, folder)
     click.echo(f"run {record.run_id} ({record.state}), {record.created}, aorta_{record.suite}")
     for stage in view.stages:
-        click.echo(f"  {stage.outcome:<11} {stage.name:<26} {stage.seconds:8.2f} s  {stage.reason}".rstrip())
-    for name, metric in view.metrics.items():
-        if metric.value is not None:
-            click.echo(f"  {name:<32} {show_value(metric.value, metric.unit):>18}  {metric.source}")
-    for line in summary(view):
+        line = f"  {stage.outcome:<11} {stage.name:<26} {stage.seconds:8.2f} s  {without_cause(stage.reason)}"
+        click.echo("\n".join(wrapped(line.rstrip(), indent=14)))
+    for line in (*_metric_lines(view.metrics), *summary(view)):
         click.echo(line)
     if record.remark:
         click.echo(f"this run was {record.remark}")
@@ -99,8 +103,8 @@ def schema(kind: DocumentKind) -> None:
 def clean(run: str | None, every: bool, force: bool, output_dir: Path, report_dir: Path) -> None:
     """End processes and remove work folders that runs left behind; without RUN, those of abandoned and uncleaned runs.
 
-    Run folders with results are kept. A run that is running now is never touched, one begun on another machine only
-    when it is named by its id with --force.
+    Run folders with results are kept: to drop a run for good, delete its folder. A run that is running now is never
+    touched, one begun on another machine only when it is named by its id with --force.
 
     Example: aorta clean --all
     """
@@ -109,7 +113,7 @@ def clean(run: str | None, every: bool, force: bool, output_dir: Path, report_di
     if force and (run is None or run == "last"):
         raise ConfigError("--force needs the run's id: aorta clean RUN --force; see `aorta runs`")
     if run is not None:
-        folder = find_run(run, report_dir.absolute(), output_dir.absolute())
+        folder = find_run(run, report_dir.absolute(), output_dir.absolute(), asked="RUN")
         record = read(folder)
         if refused := why_not(record, named=run != "last", force=force):
             raise ConfigError(refused)
@@ -146,15 +150,48 @@ def _clean(folder: RunFolder, record: RunRecord) -> bool:
     return not result.problems
 
 
+def _metric_lines(metrics: Mapping[str, Metric]) -> Iterator[str]:
+    """Give the metrics below their source, then what was not measured below its reason."""
+    by_source: dict[str, list[str]] = {}
+    missing: dict[str, list[str]] = {}
+    for name, metric in metrics.items():
+        if metric.value is None:
+            missing.setdefault(metric.why, []).append(name)
+        else:
+            shown = show_value(metric.value, metric.unit, name)
+            by_source.setdefault(metric.source, []).append(f"    {name:<34} {shown:>20}")
+    for source, lines in by_source.items():
+        yield from wrapped(f"  {source}:", indent=4)
+        yield from lines
+    for why, names in missing.items():
+        yield from wrapped(f"  not measured, because {why}: {', '.join(names)}", indent=4)
+
+
 def _list(output_dir: Path) -> None:
+    """Print a line a run, as wide as the terminal; ids are cut to what tells them apart."""
     found: list[RunFolder] = find_runs(output_dir)
     if not found:
         click.echo(f"no runs in {output_dir}")
+        return
+    rows = []
     for folder in found:
         try:
             record = read(folder)
         except ConfigError as error:
             click.echo(f"{folder.run_id}  damaged: {error}", err=True)
             continue
-        said = "; ".join(part for part in (record.sentence, record.remark) if part)
-        click.echo(f"{record.run_id}  {record.state:<17}  {record.created}  aorta_{record.suite}  {said}")
+        said = "; ".join(part for part in (record.remark, record.sentence) if part)
+        rows.append((record.run_id, record.state, record.created[:16].replace("T", " "), record.suite, said))
+    length = _prefix_length([folder.run_id for folder in found])
+    width, state_width = terminal_width(), max((len(row[1]) for row in rows), default=0)
+    if rows:
+        click.echo(cut(f"{'run':{length}}  {'state':{state_width}}  {'begun (UTC)':16}  suite", width))
+    for run_id, state, begun, suite, said in rows:
+        line = f"{run_id[:length]}  {state:{state_width}}  {begun:16}  {suite}  {one_line(said)}"
+        click.echo(cut(line.rstrip(), width))
+
+
+def _prefix_length(names: Sequence[str]) -> int:
+    """Give how many characters tell the names apart, eight at least."""
+    longest = max(map(len, names))
+    return next((n for n in range(_LEAST_PREFIX, longest) if len({name[:n] for name in names}) == len(names)), longest)

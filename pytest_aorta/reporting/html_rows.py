@@ -89,7 +89,11 @@ def summary_prefix(view: RunView, *, log_pages: Sequence[str] = (), pages_folder
     """
     links = {name: quote(f"{pages_folder}/{name}.html") for name in log_pages}
     gates, num_folded = _fold(view.gates)
-    return _render("summary.jinja", view=view, links=links, gates=gates, num_folded=num_folded)
+    unmeasured: dict[str, list[str]] = {}
+    for name, metric in view.metrics.items():
+        if metric.value is None:
+            unmeasured.setdefault(metric.why, []).append(name)
+    return _render("summary.jinja", view=view, links=links, gates=gates, num_folded=num_folded, unmeasured=unmeasured)
 
 
 def log_page(

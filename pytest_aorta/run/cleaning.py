@@ -167,6 +167,8 @@ class _Cleaning:
         for host, answer in answers.items():
             if answer.get("removed"):
                 self._done.append(f"{host}: {work_dirs[host]} removed")
+            elif self._record.is_here or not _is_local(self._record):
+                self._done.append(f"{host}: no work folder was left")
             if answer.get("removed") or self._record.is_here or not _is_local(self._record):
                 gone.add(host)
             else:

@@ -137,6 +137,16 @@ def test_summary_shows_stages_in_order_with_reasons_gates_metrics_and_paths() ->
     assert ["run folder", "out/0123"] in page.rows
 
 
+def test_metrics_that_were_not_measured_share_a_line_a_reason() -> None:
+    cpu = Metric(value=None, unit="us", source="cpu-steps", why="the traces hold no GPU events")
+    measured = Metric(value=20.0, unit="ms", source="cpu-steps")
+    metrics = {"idle_time_us": cpu, "avg_iteration_time_ms": measured, "busy_time_us": cpu}
+    rows = Page(summary_prefix(RunView("0", "aorta_single", "passed", "all held", metrics=metrics))).rows
+    assert ["avg_iteration_time_ms", "20", "ms", "cpu-steps"] in rows
+    assert ["Not measured, because the traces hold no GPU events: idle_time_us, busy_time_us"] in rows
+    assert not any("n/a" in row for row in rows)
+
+
 def test_subtest_table_shows_actual_beside_gate() -> None:
     host = Check(label="[trace collection] (host=b)", state="failed", host="b", reason="nothing fresh")
     rows = Page(subtest_table([SLOW, host])).rows

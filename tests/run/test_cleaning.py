@@ -84,6 +84,7 @@ def test_an_abandoned_run_is_cleaned_and_closed(leave: Leave, aorta: Aorta) -> N
     assert not left.work.exists()
     assert read(left.keeper.folder).verdict == "interrupted"
     assert "nothing to clean" in aorta(clean).output
+    assert "no work folder was left" in aorta(clean, "--all").output
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all",)])
@@ -117,8 +118,35 @@ def test_a_run_of_another_machine_is_listed_as_such(leave: Leave, tmp_path: Path
     left = leave()
     left.elsewhere()
     result = CliRunner().invoke(runs, ["list", "--output", str(tmp_path / "results")])
-    assert f"{left.run_id}  elsewhere" in result.output
+    assert f"{left.run_id[:8]}  elsewhere" in result.output
     assert "begun on node7 as pid 4711" in result.output
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_list_fits_the_terminal_and_its_ids_are_unique_beginnings(
+    leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    left = [leave() for _ in range(3)]
+    for run in left:
+        run.change(finished="now", verdict="failed", sentence="a long cause " * 9)
+    heading, *lines = CliRunner().invoke(runs, ["list", "--output", str(tmp_path / "results")]).output.splitlines()
+    assert heading.split() == ["run", "state", "begun", "(UTC)", "suite"]
+    assert max(map(len, lines)) <= columns
+    assert all(("…" in line) is (columns == 80) for line in lines)
+    names = [line.split()[0] for line in lines]
+    assert len(set(names)) == 3
+    for name in names:
+        shown = CliRunner().invoke(runs, ["show", name, "--output", str(tmp_path / "results")])
+        assert f"run {name}" in shown.output
+
+
+def test_what_is_not_there_is_named_as_it_was_typed(leave: Leave, aorta: Aorta) -> None:
+    leave()
+    for command, arguments in ((runs, ("show", "zzz")), (clean, ("zzz",))):
+        error = aorta(command, *arguments).exception
+        assert isinstance(error, ConfigError)
+        assert str(error).startswith("RUN: no single run 'zzz'")
 
 
 def test_a_change_of_the_hostname_hides_nothing(leave: Leave) -> None:
@@ -201,6 +229,7 @@ def test_a_run_whose_teardown_failed_is_taken_up_again(leave: Leave, aorta: Aort
     record = read(left.keeper.folder)
     assert (record.uncleaned, record.verdict, record.sentence) == ((), "failed", "it went wrong")
     assert "nothing to clean" in aorta(clean).output
+    assert "no work folder was left" in aorta(clean, "--all").output
 
 
 def test_only_the_hosts_that_failed_are_noted(leave: Leave) -> None:
