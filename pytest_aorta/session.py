@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import pytest
 
@@ -32,7 +32,9 @@ def begin(config: pytest.Config, found: Activation) -> None:
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args = []
     reports = set_report_files(config, opened)
-    config.pluginmanager.register(AortaSession(Validation(config, found, opened, reports)), "aorta-session")
+    validation = Validation(config, found, opened, reports)
+    config.pluginmanager.register(AortaSession(validation), "aorta-session")
+    config.pluginmanager.register(UnwrittenReports(validation), "aorta-unwritten-reports")
 
 
 class AortaSession:
@@ -60,8 +62,13 @@ class AortaSession:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> Generator[None, None, None]:
         """Keep the table's order, and to a stored run only what can be done on it."""
+        collected = tuple(items)
         yield
-        self.validation.arrange(config, items)
+        self.validation.arrange(config, items, collected)
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Remember what was deselected."""
+        self.validation.deselected(items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -97,6 +104,22 @@ class AortaSession:
     def pytest_unconfigure(self) -> None:
         """Give the signals back, and leave nothing running if the session never came to its end."""
         self.validation.leave()
+
+
+class UnwrittenReports:
+    """Around the plugins that write reports, within the terminal's own: the summary comes whatever they fail by."""
+
+    def __init__(self, validation: Validation) -> None:
+        self.validation = validation
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Let a report that cannot be written cost the exit code, not the summary."""
+        try:
+            return (yield)
+        except OSError as error:
+            self.validation.report_failed(session, error)
+            return None
 
 
 def _refuse_distribution(config: pytest.Config) -> None:

@@ -144,7 +144,7 @@ def read(path: Path, label: str) -> Source:
     text = _text(path, label)
     is_yaml = path.suffix.lower() in {".yaml", ".yml"}
     try:
-        value = yaml_text.parse(text, Table.of_pairs) if is_yaml else parse_json(text)
+        value = yaml_text.parse(text, Table.of_pairs, MAX_DEPTH) if is_yaml else parse_json(text)
     except json.JSONDecodeError as error:
         seen = "the file is empty" if not text.strip() else f"{error.msg} at line {error.lineno} column {error.colno}"
         raise _wrong(label, f"not JSON: {seen}") from error

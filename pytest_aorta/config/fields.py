@@ -15,6 +15,7 @@ from pytest_aorta.config.redact import REDACTED
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OVERRIDE_KEY = re.compile(r"[A-Za-z0-9_.\-]+")
 _CONTAINER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]+")
+_MOST_HOST_CHARS = 253  # of a name in the DNS
 _HOST = re.compile(r"[A-Za-z0-9_.:\[\]][A-Za-z0-9_.:\[\]\-]*")
 
 EXPECTED = "expected"
@@ -107,8 +108,10 @@ def _container_name(value: str) -> str:
 
 
 def _host(value: str) -> str:
-    if REDACTED not in value and not _HOST.fullmatch(value):
-        raise _refuse("a host's name or address, not beginning with -")
+    if REDACTED in value:
+        return value
+    if not _HOST.fullmatch(value) or not value.strip(".") or len(value) > _MOST_HOST_CHARS:
+        raise _refuse(f"a host's name or address of at most {_MOST_HOST_CHARS} characters, not beginning with -")
     return value
 
 

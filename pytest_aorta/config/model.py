@@ -189,7 +189,7 @@ class RunConfig(Section):
     failure_grace_seconds: Seconds = Field(default=30, description="How long others may go on after a rank failed.")
     stall_seconds: Seconds = Field(default=120, description="Without a step for this long, it is said what hangs.")
     lease_seconds: Seconds = Field(
-        default=120, description="A node program that hears nothing for this long cleans up."
+        default=120, ge=5, description="A node program that hears nothing for this long cleans up."
     )
     kernel_log: KernelLog = Field(default=KernelLog(), description="The kernel-log scan.")
     evidence: dict[str, Literal["fail", "warn", "off"] | bool] = Field(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_aorta.config.document import JsonPath, Table, kind_of, parse_json, path_text, shortened, too_deep
+from pytest_aorta.config.document import MAX_DEPTH, JsonPath, Table, kind_of, parse_json, path_text, shortened, too_deep
 from pytest_aorta.config.redact import REDACTED, is_secret, may_hold_secret, secrets_in
 from pytest_aorta.config.scalars import parse_scalar
 from pytest_aorta.errors import Fault
@@ -47,7 +47,7 @@ def parse(texts: Iterable[str]) -> tuple[list[Override], list[Fault]]:
     for text in texts:
         key, sign, value = text.partition("=")
         path = _path(key)
-        if not sign or not all(path):
+        if not sign or not all(path) or len(path) > MAX_DEPTH:
             faults.append(
                 Fault(f"{OPTION} {shortened(key)}", "expected KEY=VALUE with a dotted key, such as timeout_seconds=600")
             )

@@ -26,11 +26,14 @@ class _Open:
     children: list[Any] = field(default_factory=list)
 
 
-def parse(text: str, of_pairs: Callable[[Pairs], Any]) -> Any:
+def parse(text: str, of_pairs: Callable[[Pairs], Any], max_depth: int) -> Any:
     """Parse one YAML document; objects are made by `of_pairs`, so that repeated keys can be seen.
 
+    It may be nested `max_depth` levels deep.
+
     Raises:
-        ValueError: The text is not YAML, or uses aliases, tags, several documents or keys that are no text.
+        ValueError: The text is not YAML, is nested too deeply, or uses aliases, tags, several documents or keys that
+            are no text.
     """
     opened: list[_Open] = []
     documents: list[Any] = []
@@ -39,6 +42,8 @@ def parse(text: str, of_pairs: Callable[[Pairs], Any]) -> Any:
             _refuse_extras(event)
             if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
                 opened.append(_Open(isinstance(event, yaml.MappingStartEvent)))
+                if len(opened) > max_depth:  # deep flow sequences take the scanner a time that grows with their square
+                    raise ValueError(f"nested deeper than {max_depth} levels")
                 continue
             if isinstance(event, yaml.ScalarEvent):
                 value = _scalar(event, opened)

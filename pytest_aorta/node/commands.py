@@ -144,6 +144,10 @@ def _free_port(node: Service, request: Request) -> Answer:
         return {"port": probe.getsockname()[1]}
 
 
+def _hold(node: Service, request: Request) -> Answer:
+    return node.holds.take(request.args.path("path"))
+
+
 def _kernel_log(node: Service, request: Request) -> None:
     since_s = request.args.number("since_uptime_s", 0.0)
     max_lines = int(request.args.number("max_lines", 5000))
@@ -209,6 +213,7 @@ COMMANDS: dict[str, Callable[[Service, Request], Answer | None]] = {
     "find": _find,
     "read_tail": _read_tail,
     "free_port": _free_port,
+    "hold": _hold,
     "kernel_log": _kernel_log,
     "reap": _reap,
     "leave": _leave,

@@ -15,6 +15,7 @@ from .captures import OUTPUT_LIMIT_BYTES, Capture
 from .children import Children
 from .endings import STEP_S, Ending
 from .groups import Groups
+from .holds import Holds
 from .processes import signal_name, table
 from .protocol import VERSION, Message, hello
 from .requests import FAULTS, Answer, CommandError, Request, sentence
@@ -42,6 +43,7 @@ class Service:
         self.wire = Wire(self.selector, in_fd, out_fd)
         self.children = Children(folder.token)
         self.groups = Groups(self.children, folder, self._event)
+        self.holds = Holds()
         self._commands = commands
         self._lease_s = lease_s
         self._heard_at_s = time.monotonic()

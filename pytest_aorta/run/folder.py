@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from pytest_aorta.reporting.json_report import write_json
 from pytest_aorta.run.secrecy import cleaned
 
 RESERVE_BYTES = 256 * 1024
+_MOST_NAME_CHARS = 100
 
 
 def new_run_id() -> str:
@@ -178,5 +180,6 @@ def read_regular(path: Path) -> bytes:
 
 
 def file_name(host: str) -> str:
-    """Give a host's name as a safe file name."""
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in host).lstrip(".") or "_"
+    """Give a host's name as a safe file name, another one for every host."""
+    safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in host).lstrip(".")[:_MOST_NAME_CHARS]
+    return safe if safe == host else f"{safe}-{hashlib.sha256(host.encode()).hexdigest()[:8]}"

@@ -26,6 +26,8 @@ PHASE = "benchmark"
 def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, fabric: Fabric, rccl: Rccl) -> Execution:
     """Run the workload once; an Execution exists from just before the launch, whatever happens then."""
     settings = run.settings
+    # Another run that writes into the same folder would have its traces taken for ours.
+    run.ask_head(Ask("hold", {"path": tree.root[run.head.name]}))
     env = environment(settings, containers.accelerator)
     port = _port(run)
     floors = _floors(run, tree)
@@ -60,7 +62,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
         run.give(execution.model_copy(update={"status": "failed", "duration_seconds": duration}))
         stop_phase(run, PHASE)
     bring_logs(run, PHASE, logs)
-    checks = [*_outcome(phase, watch, error, containers.accelerator)]
+    checks = [*_outcome(run, phase, watch, error, containers.accelerator)]
     checks += [] if checks else _ranks(settings, watch)
     kernel = scan(run, containers.log_windows, containers.accelerator, watch.pids)
     checks += kernel.checks
@@ -123,21 +125,23 @@ def _status(phase: Phase, error: str) -> Status:
     return "failed" if error or phase.given_up or phase.failed or phase.lost else "completed"
 
 
-def _outcome(phase: Phase, watch: Watch, error: str, accelerator: Accelerator) -> Iterator[Check]:
+def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerator: Accelerator) -> Iterator[Check]:
     """Say how the workload ended, once, by its first cause."""
     settings = watch.settings
+    logs = [str(run.folder.phase_log(PHASE, rank)) for rank in range(len(phase.hosts))]
     if error:
-        yield _bad(error, phase, "see why in the Full Log; nothing was measured", fault="rig")
+        yield _bad(error, phase, f"see why in {', '.join(logs[:2])}; nothing was measured", fault="rig")
         return
     if phase.given_up:
         state = watch.progress_line(phase) if phase.given_up.startswith("no end") else ""
-        yield _bad(phase.given_up + (f" ({state})" if state else ""), phase, "look at the last lines of the Full Log")
+        yield _bad(
+            phase.given_up + (f" ({state})" if state else ""), phase, f"look at the last lines of {', '.join(logs[:2])}"
+        )
     for host, cause in first_causes(watch.failures, phase.failed).items():
-        log_name = f"{PHASE}-node-{phase.hosts.index(host)}.log"
         if cause.is_refusal:
             yield _bad(cause.said, phase, _after_refusal(settings, accelerator), fault="config")
         else:
-            yield _bad(cause.said, phase, f"read {log_name} in the run folder", host)
+            yield _bad(cause.said, phase, f"read {logs[phase.hosts.index(host)]}", host)
     for host, why in phase.lost.items():
         yield _bad(f"{host}: {why}", phase, f"check that {host} is up", host, fault="rig")
 

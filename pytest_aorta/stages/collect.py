@@ -62,7 +62,7 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
         logs |= bring_logs(run, "workload", {h: f"{root}/{workload.log}" for h, root in execution.roots.items()})
     usable = {host: names for host, names in trees.items() if names}
     root = run.folder.path / ("combined_traces" if layout == "combined" else "traces")
-    checks = tuple(_checks(hosts, errors, usable))
+    checks = tuple(_checks(run, hosts, errors, usable))
     missing = [check for check in checks if check.failed]
     return Artifacts(
         layout=layout,
@@ -107,6 +107,7 @@ def _search(
     answers = search(run, roots, since_ns=execution.floors_ns, known=known)
     errors.update({host: _why_not_found(run.settings, error) for host, error in answers.failed.items()})
     found: dict[Host, Found] = {}
+    seen: dict[tuple[str, int, int], str] = {}
     for host in hosts:
         if host.name not in answers:
             continue
@@ -117,8 +118,13 @@ def _search(
             for entry in answers[host.name]["files"]
             if entry["mtime_ns"] not in times and entry["mtime_ns"] >= before.get(entry["path"], 0)
         ]
+        owners = [seen.setdefault(_identity(entry), host.name) for entry in files]
+        shared_with = sorted({owner for owner in owners if owner != host.name})
+        if shared_with:
+            log.info("%s: shares its folder with %s; files are counted there", host.name, ", ".join(shared_with))
+            files = [entry for entry, owner in zip(files, owners, strict=True) if owner == host.name]
         traces = [entry for entry in files if is_trace(run.settings, entry["path"])]
-        if not traces:
+        if not traces and not shared_with:
             stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files)
             older = f"; {stale} older ones were left alone" if stale else ""
             errors[host.name] = f"{host.name} has no trace file {RULES_OUT_STALE} in {roots[host.name]}{older}"
@@ -131,6 +137,11 @@ def _search(
                 tuple(entry["path"] for entry in kept), tuple(sorted({tree_of(entry["path"]) for entry in traces}))
             )
     return found
+
+
+def _identity(entry: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Give what a file that two hosts see through a shared file system has in common: path, size, time of change."""
+    return str(entry["path"]), int(entry["size"]), int(entry["mtime_ns"])
 
 
 def _why_not_found(settings: Settings, error: HostError) -> str:
@@ -159,7 +170,9 @@ def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], a
         local.unlink(missing_ok=True)
 
 
-def _checks(hosts: tuple[Host, ...], errors: Mapping[str, str], usable: Mapping[str, object]) -> Iterator[Check]:
+def _checks(
+    run: RunContext, hosts: tuple[Host, ...], errors: Mapping[str, str], usable: Mapping[str, object]
+) -> Iterator[Check]:
     for host in hosts:
         error = errors.get(host.name, "")
         yield Check(
@@ -168,7 +181,7 @@ def _checks(hosts: tuple[Host, ...], errors: Mapping[str, str], usable: Mapping[
             reason=error,
             host=host.name,
             fault="rig",
-            next_step=f"look at the workload's log of {host.name}: did it get as far as its profiled steps?"
+            next_step=f"look at {run.folder.phase_log(PHASE, host.rank)}: did it get as far as its profiled steps?"
             if error
             else "",
         )

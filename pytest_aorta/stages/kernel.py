@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pytest_aorta.checks import Check
@@ -23,6 +23,7 @@ UNREAD = {
     "overwritten": "the ring buffer no longer reaches back to the window's start; enlarge log_buf_len",
     "failed": "dmesg failed",
 }
+UNREADABLE = ("not_permitted", "command_missing", "failed")
 
 
 @dataclass(slots=True)
@@ -59,6 +60,18 @@ def scan(run: RunContext, windows: Mapping[str, LogWindow], accelerator: Acceler
             continue
         _judge_host(run, host, window, answers[host], job_pids, found)
     return found
+
+
+def unreadable(run: RunContext) -> Iterator[str]:
+    """Say before the launch which kernel logs the scan after it will not be able to read."""
+    if not run.settings.config.kernel_log.enabled:
+        return
+    answers = run.fleet.perform({h.name: Ask("kernel_log", {"max_lines": 1}, timeout_s=60) for h in run.group})
+    for host in sorted({**answers, **answers.failed}):
+        status = str(answers[host]["status"]) if host in answers else "failed"
+        if status in UNREADABLE:
+            fails = "the benchmark will fail by it" if run.settings.config.kernel_log.required else "it is not scanned"
+            yield f"{host}: the kernel log cannot be read, {fails}: {UNREAD[status]}"
 
 
 def _judge_host(run: RunContext, host: str, window: LogWindow, answer: Answer, job_pids: set[int], found: Scan) -> None:

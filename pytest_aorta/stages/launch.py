@@ -14,6 +14,7 @@ from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, LogWindow
 from pytest_aorta.run.record import HostRecord
 from pytest_aorta.stages.command import python_command, uses_torchrun
+from pytest_aorta.stages.kernel import unreadable
 
 MIN_FREE_BYTES = 256 * 1024 * 1024
 PROBE = (
@@ -42,14 +43,18 @@ def launch_containers(run: RunContext) -> Containers:
     checks = [*_devices(run.settings, facts, accelerator), *_free_space(prepared)]
     _require_torch(run)
     launched = run.engine.launch(fleet, tuple(fleet.hosts))
-    run.on_teardown(f"{run.engine.name}: containers removed", run.engine.remove)
+    if run.settings.uses_container:
+        run.on_teardown(f"{run.engine.name}: containers removed", run.engine.remove)
+    unread = tuple(unreadable(run))
+    for note in unread:
+        run.progress(note)
     clocks = run.ask(Ask("clock"))
     return Containers(
         engine=run.engine.name,
         by_host=dict(launched),
         work_dirs=work_dirs,
         accelerator=accelerator,
-        notes=_resolved(run.settings, accelerator),
+        notes=(*_resolved(run.settings, accelerator), *unread),
         log_windows={
             host: LogWindow(boot_id=str(clock["boot_id"]), since_uptime_s=float(clock["uptime_s"]))
             for host, clock in clocks.items()

@@ -79,7 +79,8 @@ def _of_lateness(lateness: Lateness | None) -> dict[str, Metric]:
 
 def _of_step_logs(logs: Sequence[StepLog]) -> dict[str, Metric]:
     found = performance(logs)
-    source = f"step log; {found.num_steady_steps} steady steps outside the profiler's window"
+    where = "which of them were profiled is not told" if found.profiled_unknown else "outside the profiler's window"
+    source = f"step log; {found.num_steady_steps} steady steps, {where}"
 
     def metric(value: float | None, unit: str, per_rank: Iterable[tuple[int | None, float | None]] = ()) -> Metric:
         why = (found.why or "the workload does not count them") if value is None else ""

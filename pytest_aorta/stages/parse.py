@@ -47,6 +47,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
     checks = (
         *_unreadable(summaries),
         *_missing_check(run.settings, missing),
+        *_unknown_size(run.settings, summaries.ranks, logs),
         *_without_communication(run.settings, summaries),
         *_without_gpu(artifacts, summaries.ranks),
         *_checksums(logs),
@@ -109,14 +110,28 @@ def _row(rank: RankSummary) -> RankRow:
 
 def _missing(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> set[int]:
     """Give the ranks without a trace: of nodes x processes, or of the world that traces and step logs tell of."""
+    expected = _world_size(settings, ranks, logs)
+    return set(range(expected)) - {rank.rank for rank in ranks if rank.rank is not None}
+
+
+def _world_size(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> int:
+    """Give how many ranks there should be; 0: nobody says."""
     workload = settings.config.workload
     if workload is not None and workload.launcher == "none":
         sizes = [rank.world_size or 0 for rank in ranks] + [step_log.world_size or 0 for step_log in logs]
-        expected = max(sizes, default=0)
-    else:
-        collects_head_only = settings.suite == "single" or not settings.config.multi_node.collect_traces
-        expected = (1 if collects_head_only else len(settings.cluster.hosts)) * settings.nproc_per_node
-    return set(range(expected)) - {rank.rank for rank in ranks if rank.rank is not None}
+        return max(sizes, default=0)
+    collects_head_only = settings.suite == "single" or not settings.config.multi_node.collect_traces
+    return (1 if collects_head_only else len(settings.cluster.hosts)) * settings.nproc_per_node
+
+
+def _unknown_size(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> Iterator[Check]:
+    if not _world_size(settings, ranks, logs):
+        yield Check(
+            label="[evidence] (check=missing_ranks)",
+            state="not_judged",
+            subtest=False,
+            reason=f"whether {len(ranks)} ranks are all: no trace and no step log tells a world_size",
+        )
 
 
 def _straggler(lateness: Lateness | None) -> Iterator[str]:
@@ -192,6 +207,15 @@ def _checksums(logs: Sequence[StepLog]) -> Iterator[Check]:
     for step_log in logs:
         if step_log.weights_checksum is not None:
             sums.setdefault(step_log.weights_checksum, []).append(step_log.rank)
+    silent = [log.rank for log in logs if log.weights_checksum is None and log.final.get("exit") == "completed"]
+    if sums and silent:
+        yield Check(
+            label="[evidence] (check=weights_checksum)",
+            state="failed",
+            subtest=False,
+            reason=f"rank {_names(silent)} completed without a checksum of its weights, which other ranks gave",
+            next_step="look at the logs of these ranks: could they gather their weights?",
+        )
     if len(sums) > 1:
         sizes = sorted(len(ranks) for ranks in sums.values())
         by_size = sorted(sums.values(), key=len)
@@ -221,6 +245,10 @@ def _step_logs(ranks: Sequence[RankSummary], logs: Sequence[StepLog], completed:
             problems.append(f"rank {told.rank} did not log its end")
         if num_steps < len(every_step):
             problems.append(f"rank {told.rank} logged {num_steps} of {len(every_step)} steps")
+        if told.num_bad_losses:
+            problems.append(f"the loss of rank {told.rank} is no finite number in {told.num_bad_losses} steps")
+        if told.repeated:
+            problems.append(f"rank {told.rank} tells step {told.repeated[0]} more than once")
         if told.num_lost:
             problems.append(f"{told.num_lost} lines of rank {told.rank} cannot be read")
     with_trace, with_log = {rank.rank for rank in ranks if rank.rank is not None}, {log.rank for log in logs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import StageError
+from pytest_aorta.errors import Fault, StageError
 from pytest_aorta.gates.rules import Rule
 from pytest_aorta.gates.thresholds import gate, judge_all, rules, tally
 from pytest_aorta.run.context import RunContext
@@ -39,6 +39,15 @@ def not_enforced(settings: Settings) -> NotNeeded | None:
         return None
     reason = "enforce_thresholds=false; metrics are recorded without threshold assertions"
     return NotNeeded(reason, Verdicts(enforced=False))
+
+
+def without_limit(settings: Settings) -> Iterator[Fault]:
+    """Give the fault of a configuration that enforces limits none of which can fail: its green would say nothing."""
+    judged = all_rules(settings)
+    if settings.config.enforce_thresholds and judged and all(rule.cannot_fail for rule in judged):
+        yield Fault(
+            "enforce_thresholds", f"seen true, but {judged[0].cannot_fail}; set a limit that can fail, or false"
+        )
 
 
 def plan(settings: Settings) -> Iterator[Step]:

@@ -14,6 +14,7 @@ from typing import Any
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.reporting.terminal import Pulse, progress_text
+from pytest_aorta.reporting.text import clean
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.secrecy import clean_line
 from pytest_aorta.stages.command import uses_torchrun
@@ -65,7 +66,7 @@ class Watch:
         failures = self.failures.setdefault(host, Failures())
         self.last_line_at = time.monotonic()
         for raw in lines:
-            line = clean_line(raw, self.secrets)
+            line = clean(clean_line(raw, self.secrets))
             mark = RANK_MARK.match(line)
             text = line[mark.end() :] if mark else line
             if text.startswith("{") and self._beat(text):

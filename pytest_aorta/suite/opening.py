@@ -29,6 +29,7 @@ from pytest_aorta.run.products import stored_types
 from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, now, read
 from pytest_aorta.stages.measures import unknown_metrics
 from pytest_aorta.stages.source import unusable_parser
+from pytest_aorta.stages.thresholds import without_limit
 from pytest_aorta.table import STAGES, stages_of
 
 DEFAULT_OUTPUT = "aorta_results"
@@ -92,9 +93,17 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
             settings = replace(settings, thresholds=load_thresholds(thresholds))
     else:
         raise ConfigError("no configuration; give --aorta-config FILE")
-    if stored is None and not option.collectonly and (faults := list(clashing_folders(settings))):
-        raise ConfigError([Fault(f"{found.config_file}: {fault.where}", fault.message) for fault in faults])
+    if not option.collectonly:
+        _refuse_pointless(settings, found.config_file if stored is None else None)
     return Opened(settings, stored, report_dir)
+
+
+def _refuse_pointless(settings: Settings, config_file: Path | None) -> None:
+    """Refuse a run whose green would say nothing, or whose results would be removed with its work folder."""
+    faults = [*without_limit(settings), *(clashing_folders(settings) if config_file else ())]
+    where = f"{config_file}: " if config_file else ""
+    if faults:
+        raise ConfigError([Fault(f"{where}{fault.where}", fault.message) for fault in faults])
 
 
 def undoable(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
@@ -212,7 +221,7 @@ def _last(path: Path, asked: str) -> Path:
         raise ConfigError([Fault(asked, f"no last run: {path} cannot be read ({error.strerror})")]) from error
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError([Fault(asked, f"{path} is damaged; name the run by its id")]) from error
-    if not (folder / "run.json").is_file():
+    if not _is_run_folder(folder):
         raise ConfigError([Fault(asked, f"the last run's folder {folder} is gone; name another run by its id")])
     return folder
 

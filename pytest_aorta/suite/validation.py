@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -55,10 +55,12 @@ class Validation:
         self._reports = reports
         self._stages = stages_of(opened.settings.suite)
         self._selected: list[Stage] = []
+        self._deselected: list[pytest.Item] = []
         self._pipeline: Pipeline | None = None
         self._interruption = Interruption()
         self._progress: Progress | None = None
         self._exit_code: int | pytest.ExitCode = 0
+        self._unwritten = ""
         self._view: RunView | None = None
         self._register()
 
@@ -66,7 +68,10 @@ class Validation:
         """Give the lines of pytest's header."""
         settings = self._opened.settings
         stored = self._opened.stored
-        named = self._found.config_file or (f"run {stored.folder.run_id}" if stored else "")
+        named = str(self._found.config_file or "its own limits")
+        if stored is not None:
+            limits = self._config.option.aorta_thresholds or named
+            named = f"judging run {stored.folder.run_id} by {limits}"
         hosts = ", ".join(host.name for host in settings.cluster.hosts[:8])
         lines = [f"aorta: {named} (from {self._found.origin}); {self._opened.suite_name} on {hosts}"]
         return [*lines, *(f"aorta: warning: {warning}" for warning in settings.warnings)]
@@ -75,8 +80,13 @@ class Validation:
         """Give the collector of the stage tests."""
         return stage_suite(session, self._opened.suite_name, self._stages)
 
-    def arrange(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Put the stages in order; of a stored run, keep what can be judged again unless -k selects."""
+    def arrange(self, config: pytest.Config, items: list[pytest.Item], collected: Sequence[pytest.Item]) -> None:
+        """Put the stages in order; of a stored run, keep what can be judged again unless -k selects.
+
+        A stage that was `collected` and is gone without having been deselected comes back: a conftest that filters
+        tests means its own.
+        """
+        items += [item for item in collected if isinstance(item, StageItem) and item not in (*items, *self._deselected)]
         in_table_order(items, self._stages)
         if self._opened.stored is None:
             return
@@ -88,6 +98,10 @@ class Validation:
             refuse_live([item.stage for item in items if isinstance(item, StageItem)])
         except ConfigError as error:
             raise pytest.UsageError(str(error)) from error
+
+    def deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Take note of what was deselected by its rules, such as -k."""
+        self._deselected += items
 
     def start(self, session: pytest.Session) -> None:
         """Make the run and take the signals."""
@@ -146,6 +160,12 @@ class Validation:
         if self._pipeline is not None and session.exitstatus == 0:
             session.exitstatus = self._exit_code
 
+    def report_failed(self, session: pytest.Session, error: OSError) -> None:
+        """Take note that pytest's reports could not be written; the summary says so."""
+        self._unwritten = f"the reports could not be written: {error.strerror or error}; free space and run again"
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        self._exit_code = session.exitstatus
+
     def without_letter(self, report: pytest.TestReport, status: Status) -> Status:
         """Take a stage's letter away, and those of its sub-tests, where the stage is told as a line of ours."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
@@ -166,6 +186,8 @@ class Validation:
         """Write the summary to the terminal."""
         if self._view is not None:
             write_summary(reporter, self._view)
+            if self._unwritten:
+                reporter.write_line(f"aorta: {self._unwritten}", red=True)
         elif not self._selected and not self._config.option.collectonly:
             reporter.write_line(f"aorta: no stage is selected; there are {', '.join(s.test for s in self._stages)}")
 

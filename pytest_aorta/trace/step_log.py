@@ -16,6 +16,8 @@ import numpy as np
 
 _FILE = re.compile(r"rank_[0-9]{1,9}_metrics\.jsonl")
 _MAX_LINE_BYTES = 1 << 20
+_MAX_AMOUNT = 1e15  # beyond it nothing that is counted or timed here can lie
+_MIN_STEP_MS = 1e-6
 
 MIN_STEADY_STEPS = 20
 WARMUP_STEPS = 5
@@ -35,7 +37,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepLog:
-    """What one rank logged. `final` is its last line (`exit`, `weights_checksum` ...), empty when it never came."""
+    """What one rank logged. `final` is its last line (`exit`, `weights_checksum` ...), empty when it never came.
+
+    `tells_profiled`: at least one line says whether its step was profiled. `num_bad_losses`: steps whose loss is told
+    and is no finite number.
+    """
 
     rank: int
     file: str
@@ -43,6 +49,13 @@ class StepLog:
     steps: tuple[Step, ...]
     final: Mapping[str, Any] = field(default_factory=dict)
     num_lost: int = 0
+    tells_profiled: bool = True
+    num_bad_losses: int = 0
+
+    @property
+    def repeated(self) -> tuple[int, ...]:
+        """Numbers of steps that were told more than once, in their order."""
+        return tuple(sorted(number for number, times in Counter(s.number for s in self.steps).items() if times > 1))
 
     @property
     def weights_checksum(self) -> str | None:
@@ -55,6 +68,7 @@ class StepLog:
 class Performance:
     """How fast the job trained in its steady steps; None where not measured, `why` then says so.
 
+    `profiled_unknown`: no rank says which steps were profiled, so profiled ones may be among the steady.
     A step lasts as long as its slowest rank: `step_time_ms_*` are over steps, of the maximum over ranks.
     `rank_step_time_ms_median` is each rank's own median, by rank. `samples_per_second` is of the job,
     `tokens_per_second_per_gpu` of one rank, both at the median step.
@@ -69,6 +83,7 @@ class Performance:
     samples_per_second: float | None = None
     tokens_per_second_per_gpu: float | None = None
     rank_step_time_ms_median: tuple[tuple[int, float], ...] = ()
+    profiled_unknown: bool = False
     why: str = ""
 
 
@@ -93,7 +108,12 @@ def performance(logs: Sequence[StepLog]) -> Performance:
     by_number = [{step.number: step for step in log.steps} for log in logs]
     numbers = sorted(set.intersection(*(set(steps) for steps in by_number))) if logs else []
     steady = _steady(numbers, {step.number for log in logs for step in log.steps if step.profiled})
-    found = Performance(num_steps=len(numbers), num_steady_steps=len(steady), num_ranks=len(logs))
+    found = Performance(
+        num_steps=len(numbers),
+        num_steady_steps=len(steady),
+        num_ranks=len(logs),
+        profiled_unknown=not any(log.tells_profiled for log in logs),
+    )
     why = _why_not_measured(logs, found)
     if why:
         return replace(found, why=why)
@@ -123,11 +143,17 @@ def _steady(numbers: Sequence[int], profiled: set[int]) -> list[int]:
 
 def _why_not_measured(logs: Sequence[StepLog], found: Performance) -> str:
     if not logs:
-        return "the workload wrote no step log (rank_<n>_metrics.jsonl)"
+        return "no step log (rank_<n>_metrics.jsonl) was found where the traces are looked for"
     repeated = sorted(rank for rank, count in Counter(log.rank for log in logs).items() if count > 1)
     if repeated:
         files = ", ".join(log.file for log in logs if log.rank == repeated[0])
         return f"rank {repeated[0]} has several different step logs ({files})"
+    for log in logs:
+        if log.repeated:
+            return (
+                f"{log.file} tells step {log.repeated[0]} more than once (of another run, or counted anew in each "
+                "epoch); expected one line a step, counted by global_step"
+            )
     world_size = max(log.world_size or 0 for log in logs)
     if len(logs) < world_size:
         return f"only {len(logs)} of {world_size} ranks wrote a step log"
@@ -157,7 +183,8 @@ def _read(path: Path, name: str) -> StepLog:
     steps: list[Step] = []
     final: dict[str, Any] = {}
     world_size: int | None = None
-    num_lost = 0
+    num_lost = num_bad_losses = 0
+    tells_profiled = False
     with path.open("rb") as file:
         while line := file.readline(_MAX_LINE_BYTES):
             document = _document(line)
@@ -170,10 +197,12 @@ def _read(path: Path, name: str) -> StepLog:
                 final = document
             elif step is not None:
                 steps.append(step)
+                tells_profiled = tells_profiled or isinstance(document.get("profiled"), bool)
+                num_bad_losses += "loss" in document and _finite(document["loss"]) is None
             else:
                 num_lost += 1
     rank = int(path.name.removeprefix("rank_").removesuffix("_metrics.jsonl"))
-    return StepLog(rank, name, world_size, tuple(steps), final, num_lost)
+    return StepLog(rank, name, world_size, tuple(steps), final, num_lost, tells_profiled, num_bad_losses)
 
 
 def _document(line: bytes) -> dict[str, Any] | None:
@@ -187,7 +216,7 @@ def _document(line: bytes) -> dict[str, Any] | None:
 def _step(document: Mapping[str, Any]) -> Step | None:
     number = _count(document.get("global_step", document.get("step")))
     step_ms = _amount(document.get("step_ms"))
-    if number is None or not step_ms:
+    if number is None or step_ms is None or step_ms < _MIN_STEP_MS:
         return None
     return Step(
         number=number,
@@ -203,6 +232,15 @@ def _count(value: object) -> int | None:
 
 
 def _amount(value: object) -> float | None:
+    amount = _finite(value)
+    return amount if amount is not None and 0 <= amount <= _MAX_AMOUNT else None
+
+
+def _finite(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) and value >= 0 else None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_aorta.config import yaml_text
-from pytest_aorta.config.document import Table, parse_json, path_text, read
+from pytest_aorta.config.document import MAX_DEPTH, Table, parse_json, path_text, read
 from pytest_aorta.errors import ConfigError
 from tests.config.config_site import Site
 
@@ -113,7 +113,7 @@ def test_yaml_repeats_are_remembered(site: Site) -> None:
 @given(st.text(alphabet="ab:-[]{}#&*!|>'\"%@`,? \n\t0.~<"))
 def test_any_yaml_text_is_a_value_or_one_sentence(text: str) -> None:
     with contextlib.suppress(ValueError):
-        yaml_text.parse(text, Table.of_pairs)
+        yaml_text.parse(text, Table.of_pairs, MAX_DEPTH)
 
 
 def test_the_home_folder_is_only_looked_up_for_a_leading_tilde(site: Site) -> None:

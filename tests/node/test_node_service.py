@@ -211,3 +211,18 @@ def _in_thread(work: Callable[[], None]) -> Callable[[], None]:
     thread = threading.Thread(target=work)
     thread.start()
     return thread.join
+
+
+def test_a_folder_is_held_by_one_program_until_it_ends(launch: Callable[..., Program], tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    first, second = launch(), launch()
+    for program in (first, second):
+        program.say(HELLO)
+    assert first.ask(1, "hold", path=str(folder))["ok"] == {"held": True}
+    assert first.ask(2, "hold", path=str(folder))["ok"] == {"held": True}
+    refused = second.ask(1, "hold", path=str(folder))["error"]
+    assert refused == {"kind": "failed", "message": f"another run that is going on works in {folder}"}
+    first.end()
+    assert second.ask(2, "hold", path=str(folder))["ok"] == {"held": True}
+    assert second.ask(3, "hold", path=str(folder / "absent"))["error"]["kind"] == "failed"

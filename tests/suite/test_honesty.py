@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -293,3 +294,64 @@ def test_signal_after_the_run_is_closed_changes_nothing(rig: Any) -> None:
 
     assert "Traceback" not in output
     assert len(rig.junit().findall("testcase")) == 10
+
+
+def test_a_run_is_refused_where_another_one_works(rig: Any, waiter: Any) -> None:
+    rig.configure("--hang-at", "5")
+    first = rig.start()
+    waiter.until("the first run's workload is going", (rig.path / "out" / "rank_00_metrics.jsonl").exists)
+    rig.configure("--no-traces")
+
+    output = rig.run("--aorta-report-dir=others", "--aorta-output=others_results", code=1)
+
+    assert "another run that is going on works in" in output
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+
+
+def test_limits_that_cannot_fail_are_refused(rig: Any) -> None:
+    gates = [{"metric": "gpu_idle_ratio", "kind": "max", "value": 1}]
+    rig.configure(thresholds={"min_overlap_ratio": 0.0}, gates=gates)
+
+    output = rig.run(code=4)
+
+    assert "enforce_thresholds: seen true, but no limit: avg_overlap_ratio is always between 0 and 1" in output
+
+
+def test_a_stage_that_a_conftest_takes_away_comes_back(rig: Any) -> None:
+    filters = "def pytest_collection_modifyitems(items): items[:] = [i for i in items if 'thresholds' not in i.name]\n"
+    (rig.path / "conftest.py").write_text(filters, "utf-8")
+    rig.configure(thresholds={"max_avg_iteration_ms": 1e-6})
+
+    rig.run(code=1)
+
+    assert rig.outcomes()["test_validate_thresholds"] == "failed"
+
+
+def test_the_workloads_control_sequences_stay_in_its_own_log(rig: Any) -> None:
+    rig.configure()
+    document = json.loads((rig.path / "config.json").read_text("utf-8"))
+    document["workload"]["command"] = script(rig, "print('ValueError: \\x1b[2J\\x00 wrong'); sys.exit(3)")
+    (rig.path / "config.json").write_text(json.dumps(document), "utf-8")
+
+    output = rig.run(code=1)
+
+    assert "ValueError: \ufffd wrong" in output
+    assert "\x1b[2J" not in output
+    assert b"\x1b[2J\x00" in (rig.folder / "benchmark-node-0.log").read_bytes()
+
+
+def test_reports_that_cannot_be_written_cost_the_exit_code_but_not_the_verdict(rig: Any, small_disk: Any) -> None:
+    (rig.path / "conftest.py").write_text(
+        f"def pytest_sessionfinish():\n    with open({str(small_disk / 'filler')!r}, 'wb', 0) as f:\n"
+        "        try:\n            f.write(b'x' * 4_000_000); f.write(b'x' * 4_000_000)\n"
+        "        except OSError:\n            pass\n",
+        "utf-8",
+    )
+    rig.configure()
+
+    output = rig.run(f"--aorta-report-dir={small_disk}", code=1)
+
+    assert "PASSED:" in output
+    assert "aorta: the reports could not be written: No space left on device" in output
+    assert "Traceback" not in output

@@ -114,7 +114,7 @@ def test_selecting_no_stage_leaves_the_last_runs_reports_alone(rig: Any) -> None
 def test_two_runs_do_not_share_a_report_folder(rig: Any, waiter: Any) -> None:
     rig.configure("--hang-at", "5")
     first = rig.start()
-    waiter.until("the first run has begun", lambda: (rig.reports / "last_run.json").exists())
+    waiter.until("the first run has begun", (rig.reports / "last_run.json").exists)
     before = files_of(rig)
 
     output = rig.run(code=4)

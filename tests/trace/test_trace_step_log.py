@@ -99,6 +99,36 @@ def test_what_was_not_counted_is_not_measured(tmp_path: Path) -> None:
 
 
 def test_missing_logs_are_told(tmp_path: Path) -> None:
-    assert performance(()).why == "the workload wrote no step log (rank_<n>_metrics.jsonl)"
+    assert performance(()).why == "no step log (rank_<n>_metrics.jsonl) was found where the traces are looked for"
     write(tmp_path, 0, [line(0, number, 5) for number in range(50)])
     assert performance(read_step_logs(tmp_path)).why == "only 1 of 2 ranks wrote a step log"
+
+
+def test_a_step_told_twice_is_not_measured(tmp_path: Path) -> None:
+    write(tmp_path, 0, [line(0, number, 5000) for number in range(40)] + [line(0, number, 10) for number in range(40)])
+    found = performance(read_step_logs(tmp_path))
+    assert found.step_time_ms_median is None
+    assert found.why.startswith("rank_00_metrics.jsonl tells step 0 more than once")
+
+
+def test_numbers_that_no_step_can_have_are_lost(tmp_path: Path) -> None:
+    good = [line(0, number, 10) for number in range(40)]
+    bad = [{**line(0, 40 + at, 10), "step_ms": value} for at, value in enumerate((10**400, 1.7e308, 5e-324, -1))]
+    odd = [{**line(0, 50 + at, 10), "samples": value} for at, value in enumerate((10**400, 1.5e308))]
+    write(tmp_path, 0, [*good, *bad, *odd])
+    (log,) = read_step_logs(tmp_path)
+    assert log.num_lost == len(bad)
+    assert [step.samples for step in log.steps[-2:]] == [None, None]
+
+
+def test_losses_that_are_no_numbers_are_counted(tmp_path: Path) -> None:
+    lines = [{**line(0, at, 10), "loss": loss} for at, loss in enumerate((0.5, None, float("nan"), 0.4))]
+    write(tmp_path, 0, [*lines, line(0, 4, 10)])
+    assert read_step_logs(tmp_path)[0].num_bad_losses == 2
+
+
+def test_a_log_that_does_not_say_what_was_profiled_is_told_from_one_that_does(tmp_path: Path) -> None:
+    write(tmp_path, 0, [line(0, at, 10) for at in range(40)])
+    assert performance(read_step_logs(tmp_path)).profiled_unknown
+    write(tmp_path, 0, [line(0, at, 10, profiled=False) for at in range(40)])
+    assert not performance(read_step_logs(tmp_path)).profiled_unknown
