@@ -45,7 +45,8 @@ def test_a_run_holds_its_steps_against_a_measured_peak(start_alone: Start, tiny_
     *steps, end = [json.loads(line) for line in (tmp_path / "out" / "rank_00_metrics.jsonl").read_text().splitlines()]
     assert end["peak_source"] == "measured"
     for line in steps:
-        assert line["utilization"] == pytest.approx(line["model_tflops_per_s"] / end["peak_tflops"], rel=0.05, abs=1e-3)
+        tflops_per_s = line["model_flops"] / line["step_ms"] / 1e9
+        assert line["utilization"] == pytest.approx(tflops_per_s / end["peak_tflops"], rel=1e-3, abs=1e-6)
     beats = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [beat["utilization"] for beat in beats] == [line["utilization"] for line in steps]
     assert [beat["model_tflops_per_s"] for beat in beats] == [line["model_tflops_per_s"] for line in steps]

@@ -48,10 +48,8 @@ class Attention(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Mix the positions."""
         B, T, D = x_BTD.shape
-        qkv_3BHTK = (
-            self.query_key_value(x_BTD).view(B, T, 3, self.num_heads, D // self.num_heads).permute(2, 0, 3, 1, 4)
-        )
-        q_BHTK, k_BHTK, v_BHTK = qkv_3BHTK.unbind(0)
+        parts_BTD = self.query_key_value(x_BTD).split(D, dim=-1)  # their gradients are put together by one copy
+        q_BHTK, k_BHTK, v_BHTK = (part.view(B, T, self.num_heads, -1).transpose(1, 2) for part in parts_BTD)
         dropout = self.dropout if self.training else 0.0
         mixed_BHTK = functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, dropout_p=dropout)
         return self.output(mixed_BHTK.transpose(1, 2).reshape(B, T, D))  # type: ignore[no-any-return]

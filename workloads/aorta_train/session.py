@@ -117,7 +117,7 @@ def _how(options: Options, device: torch.device, kind: str, parallel: Parallel, 
         "device": kind,
         "device_name": name_of_device(device),
         "compile": outcome(parallel.module, options.compile),
-        "peak_tflops": None if peak.tflops is None else round(peak.tflops, 3),
+        "peak_tflops": None if peak.tflops is None else round(peak.tflops, 6),
         "peak_source": peak.source,
         "torch": torch.__version__,
     }

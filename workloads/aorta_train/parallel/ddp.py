@@ -24,8 +24,9 @@ class Ddp:
     def __init__(self, module: DistributedDataParallel, autocast_dtype: torch.dtype | None) -> None:
         self.module: nn.Module = module
         self._replica = module
+        self._parameters = list(module.parameters())
         self._autocast_dtype = autocast_dtype
-        self._device_type = next(module.parameters()).device.type
+        self._device_type = self._parameters[0].device.type
 
     @contextmanager
     def batch_context(self, last: bool) -> Iterator[None]:
@@ -37,7 +38,7 @@ class Ddp:
 
     def clip(self, max_norm: float) -> Tensor:
         """Every rank has all gradients, so the norm is global."""
-        return torch.nn.utils.clip_grad_norm_(self.module.parameters(), max_norm)
+        return torch.nn.utils.clip_grad_norm_(self._parameters, max_norm)
 
     def full_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Give this rank's own copy of each parameter."""

@@ -41,6 +41,7 @@ class Fsdp:
     def __init__(self, module: FullyShardedDataParallel, is_sharded: bool, device: torch.device) -> None:
         self.module: nn.Module = module
         self._root = module
+        self._parameters = list(module.parameters())
         self._is_sharded = is_sharded
         self._device = device
 
@@ -53,8 +54,8 @@ class Fsdp:
     def clip(self, max_norm: float) -> Tensor:
         """Clip the shards: torch.nn.utils would take the norm of this rank's own."""
         if not self._is_sharded:
-            return torch.nn.utils.clip_grad_norm_(self._root.parameters(), max_norm)
-        return clip_shards(self._root.parameters(), max_norm, self._root.process_group, self._device)
+            return torch.nn.utils.clip_grad_norm_(self._parameters, max_norm)
+        return clip_shards(self._parameters, max_norm, self._root.process_group, self._device)
 
     def full_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Gather one unit at a time."""

@@ -30,6 +30,7 @@ class Fsdp2:
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
         self.module = module
+        self._parameters = list(module.parameters())
         self._device = device
 
     @contextmanager
@@ -41,7 +42,7 @@ class Fsdp2:
 
     def clip(self, max_norm: float) -> Tensor:
         """Clip the shards."""
-        return clip_shards(self.module.parameters(), max_norm, dist.group.WORLD, self._device)
+        return clip_shards(self._parameters, max_norm, dist.group.WORLD, self._device)
 
     def full_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Gather one parameter at a time."""
