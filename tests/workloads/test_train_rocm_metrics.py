@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,9 @@ def test_samples_are_taken_beside_the_work_until_its_end(tool: Callable[[str], N
     tool("echo seen")
     file = tmp_path / "rocm_metrics_00.jsonl"
     with sampling(file, interval_s=0.01):
-        while not file.exists() or len(lines_of(file)) < 3:
-            pass
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and (not file.exists() or len(lines_of(file)) < 3):
+            time.sleep(0.01)
     num_lines = len(lines_of(file))
     assert {line["rocm_smi_output"] for line in lines_of(file)} == {"seen\n"}
     assert num_lines == len(lines_of(file)) >= 3
