@@ -187,7 +187,10 @@ class RunConfig(Section):
     analysis: Analysis = Field(default=Analysis(), description="Optional analysis and the parser.")
     timeout_seconds: int = Field(default=3600, gt=0, le=100_000_000, description="Limit of each phase by itself.")
     failure_grace_seconds: Seconds = Field(default=30, description="How long others may go on after a rank failed.")
-    stall_seconds: Seconds = Field(default=120, description="Without a step for this long, it is said what hangs.")
+    stall_seconds: Seconds = Field(
+        default=120,
+        description="Without a step for this long, stacks are taken, it is said what hangs, and the run is ended as failed.",
+    )
     lease_seconds: Seconds = Field(
         default=120, ge=5, description="A node program that hears nothing for this long cleans up."
     )
