@@ -45,7 +45,7 @@ class _Gzip:
     def blocks(self) -> Iterator[bytes]:
         while self._enter_member():
             inflater = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
-            checksum = 0
+            checksum = num_bytes = 0
             while not inflater.eof:
                 if not self._input and not self._fill():
                     self._warn("gzip data is cut off")
@@ -60,10 +60,11 @@ class _Gzip:
                     return
                 self._input = inflater.unconsumed_tail
                 checksum = zlib.crc32(block, checksum)
+                num_bytes += len(block)
                 if block:
                     yield block
             self._input = inflater.unused_data
-            if not self._leave_member(checksum):
+            if not self._leave_member(checksum, num_bytes):
                 return
 
     def _fill(self, size_bytes: int = 1) -> bool:
@@ -94,13 +95,15 @@ class _Gzip:
         self._input = self._input[position + (2 if flags & _HAS_CHECKSUM else 0) :]
         return True
 
-    def _leave_member(self, checksum: int) -> bool:
-        """Compare the checksum of a member's trailer; False when nothing after it can be trusted."""
+    def _leave_member(self, checksum: int, num_bytes: int) -> bool:
+        """Compare checksum and length (modulo 2^32) of a member's trailer; False when nothing follows it."""
         if not self._fill(8):
             self._warn("gzip data is cut off")
             return False
         if int.from_bytes(self._input[:4], "little") != checksum:
             self._warn("gzip checksum does not match")
+        if int.from_bytes(self._input[4:8], "little") != num_bytes % (1 << 32):
+            self._warn("gzip length does not match")
         self._input = self._input[8:]
         return True
 

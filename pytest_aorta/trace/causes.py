@@ -122,7 +122,7 @@ def _slow_ratio(rank: RankColumns, others_ns: dict[int, float]) -> float:
     return spared_ns / rank.kernels.all_ns
 
 
-def _measured(rank: RankColumns, fleet_ns: dict[int, float]) -> Iterator[tuple[int, int, int]]:
+def _measured(rank: RankColumns, fleet_ns: dict[int, float]) -> Iterator[tuple[int, int, float]]:
     kernels = rank.kernels
     rows = zip(kernels.key.tolist(), kernels.median_ns.tolist(), kernels.total_ns.tolist(), strict=True)
     return ((key, median_ns, total_ns) for key, median_ns, total_ns in rows if median_ns != NONE and key in fleet_ns)

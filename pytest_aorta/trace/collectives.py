@@ -26,15 +26,16 @@ _MAX_NAME_LENGTH = 80
 class KernelTimes:
     """Computation by kernel and grid, the 256 with the most time.
 
-    `key`: (K,) int64, rising, the same on every rank. `total_ns`, `count`: (K,) int64, of all. `median_ns`: (K,)
-    int64, of those beside no communication, NONE where there is none. `all_ns`: of every kernel, also those left out.
+    `key`: (K,) int64, rising, the same on every rank. `total_ns`: (K,) float64, which no number of long kernels can
+    overflow, and `count`: (K,) int64, of all. `median_ns`: (K,) int64, of those beside no communication, NONE where
+    there is none. `all_ns`: of every kernel, also those left out.
     """
 
     key: NDArray[np.int64]
-    total_ns: Nanoseconds
+    total_ns: NDArray[np.float64]
     count: NDArray[np.int64]
     median_ns: Nanoseconds
-    all_ns: int
+    all_ns: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,7 +250,7 @@ def _kernel_times(
         grid = column(links.grid)[timeline.event[chosen]].astype(np.int64)
     shape = timeline.name[chosen].astype(np.int64) * (len(links.grids) + 1) + grid + 1
     shapes, place, member = np.unique(shape, return_index=True, return_inverse=True)
-    total_ns = np.zeros(len(shapes), np.int64)
+    total_ns = np.zeros(len(shapes))
     np.add.at(total_ns, member, duration_ns)
     longest = np.argsort(-total_ns, kind="stable")[:_MAX_KERNELS]
     grids = ["", *links.grids]
@@ -265,22 +266,23 @@ def _kernel_times(
         total_ns=total_ns[longest][order],
         count=np.bincount(member, minlength=len(shapes))[longest][order].astype(np.int64),
         median_ns=np.array(medians_ns, np.int64)[order],
-        all_ns=int(duration_ns.sum()),
+        all_ns=float(total_ns.sum()),
     )
 
 
 def _joined_kernels(one: KernelTimes, other: KernelTimes) -> KernelTimes:
     """Add the tables of two windows up; a median of both is the mean of theirs by number of launches."""
     key = np.unique(np.concatenate((one.key, other.key)))
-    total_ns, count, weighted, weight = (np.zeros(len(key), np.int64) for _ in range(4))
+    total_ns, weighted = np.zeros(len(key)), np.zeros(len(key))
+    count, weight = np.zeros(len(key), np.int64), np.zeros(len(key), np.int64)
     for table in (one, other):
         place = np.searchsorted(key, table.key)
         measured = table.median_ns != NONE
         total_ns[place] += table.total_ns
         count[place] += table.count
-        weighted[place] += np.where(measured, table.median_ns * table.count, 0)
+        weighted[place] += np.where(measured, table.median_ns.astype(np.float64) * table.count, 0)
         weight[place] += np.where(measured, table.count, 0)
-    median_ns = np.where(weight > 0, weighted // np.maximum(weight, 1), NONE)
+    median_ns = np.where(weight > 0, weighted // np.maximum(weight, 1), NONE).astype(np.int64)
     longest = np.sort(np.argsort(-total_ns, kind="stable")[:_MAX_KERNELS])
     return KernelTimes(key[longest], total_ns[longest], count[longest], median_ns[longest], one.all_ns + other.all_ns)
 

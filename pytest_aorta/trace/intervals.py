@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 Nanoseconds = NDArray[np.int64]
 
+MAX_NS = 1 << 62
+"""The last moment that a trace can tell of, 146 years after its time base: two of them still add up to an int64."""
+
 
 def covered_ns(start_ns: Nanoseconds, end_ns: Nanoseconds) -> int:
     """Give the measure of the union of intervals.

@@ -34,10 +34,10 @@ def sum_us(first_us: float, second_us: float) -> float:
 
 
 def times_by_name(timeline: Timeline, names: list[str], kind: Kind | None = None) -> list[NameTime]:
-    """Give time and number for each name that occurs, of one kind or of all."""
+    """Give time and number for each name that occurs, of one kind or of all; sums are exact up to 2^53 ns."""
     chosen = slice(None) if kind is None else timeline.kind == kind
     name, duration_ns = timeline.name[chosen], (timeline.end_ns - timeline.start_ns)[chosen]
-    total_ns = np.zeros(len(names), np.int64)
+    total_ns = np.zeros(len(names))
     np.add.at(total_ns, name, duration_ns)
     counts = np.bincount(name, minlength=len(names)).tolist()
     return [NameTime(names[i], us_of(int(total_ns[i])), count) for i, count in enumerate(counts) if count]

@@ -49,7 +49,7 @@ def _to_ns(value: object) -> int:
         value = bytes(value).decode("ascii", "replace").strip('"')
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return UNREADABLE_NS
-    if isinstance(value, float) and value >= _EXACT_FLOAT_US and not value.is_integer():
+    if isinstance(value, float) and _EXACT_FLOAT_US <= value < _MAX_US and not value.is_integer():
         raise InexactError
     try:
         number = Decimal(value)

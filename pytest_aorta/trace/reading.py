@@ -20,7 +20,18 @@ from numpy.typing import NDArray
 
 from pytest_aorta.errors import TraceError
 from pytest_aorta.trace.blocks import blocks
-from pytest_aorta.trace.intervals import Nanoseconds
+from pytest_aorta.trace.events import (
+    NO_CORRELATION,
+    AnyEvent,
+    correlation,
+    decode_exact,
+    decode_fast,
+    decode_linked,
+    decode_linked_exact,
+    event_of,
+    linked,
+)
+from pytest_aorta.trace.intervals import MAX_NS, Nanoseconds
 from pytest_aorta.trace.kinds import CATEGORIES, COLLECTIVE_OPS, STEP, Category, Kind, kind_of
 from pytest_aorta.trace.links import Links
 from pytest_aorta.trace.numbers import InexactError, many_to_ns
@@ -29,72 +40,13 @@ from pytest_aorta.trace.salvage import METADATA_BYTES, Metadata, Salvaged, metad
 
 MAX_EVENT_BYTES = 16 << 20
 _MAX_NAMES = 1 << 16
-_NO_CORRELATION = -1
 _NO_TIMES: Nanoseconds = np.empty(0, np.int64)
 _LAUNCH, _RANGE, _OPERATOR, _INSTANT = Category.LAUNCH, Category.RANGE, Category.OPERATOR, Category.INSTANT
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
-
-class _Args(msgspec.Struct, gc=False):
-    correlation: Any = None
-    device: Any = None
-    total_allocated: Any = msgspec.field(default=None, name="Total Allocated")
-    device_type: Any = msgspec.field(default=None, name="Device Type")
-
-
-class _Event(msgspec.Struct, gc=False):
-    cat: str | None = None
-    name: str | None = None
-    ph: str | None = None
-    pid: Any = None
-    ts: Any = None
-    dur: Any = None
-    args: _Args | None = None
-
-
-class _ExactEvent(msgspec.Struct, gc=False):
-    """The same with times as text, for epoch timestamps with a fraction, which float64 rounds to 0.25 µs."""
-
-    cat: str | None = None
-    name: str | None = None
-    ph: str | None = None
-    pid: Any = None
-    ts: msgspec.Raw = msgspec.Raw(b"null")
-    dur: msgspec.Raw = msgspec.Raw(b"null")
-    args: _Args | None = None
-
-
-class _LinkedArgs(_Args, gc=False):
-    external_id: Any = msgspec.field(default=None, name="External id")
-    grid: Any = None
-    collective: Any = msgspec.field(default=None, name="Collective name")
-    num_elements_in: Any = msgspec.field(default=None, name="In msg nelems")
-    num_elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
-    dtype: Any = None
-    group: Any = msgspec.field(default=None, name="Process Group Name")
-    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
-    group_size: Any = msgspec.field(default=None, name="Group size")
-    seq: Any = msgspec.field(default=None, name="Seq")
-
-
-class _LinkedEvent(_Event, gc=False):
-    args: _LinkedArgs | None = None
-
-
-class _LinkedExactEvent(_ExactEvent, gc=False):
-    args: _LinkedArgs | None = None
-
-
-AnyEvent = _Event | _ExactEvent
 Witness = Callable[[Sequence[AnyEvent]], None]
-Decode = Callable[[bytes | memoryview], Sequence[AnyEvent]]
-_decode_fast: Decode = msgspec.json.Decoder(list[_Event]).decode
-_decode_exact: Decode = msgspec.json.Decoder(list[_ExactEvent]).decode
-_decode_linked: Decode = msgspec.json.Decoder(list[_LinkedEvent]).decode
-_decode_linked_exact: Decode = msgspec.json.Decoder(list[_LinkedExactEvent]).decode
-_ARGS = {field.name: field.encode_name for field in msgspec.structs.fields(_LinkedArgs)}
 
 
 class _Rows:
@@ -127,7 +79,7 @@ class _Rows:
             return _Timed(self, _NO_TIMES, _NO_TIMES, 0)
         start_ns = many_to_ns([event.ts for event in self.events])
         duration_ns = many_to_ns([event.dur for event in self.events])
-        readable = (start_ns >= 0) & (duration_ns >= 0)
+        readable = (start_ns >= 0) & (duration_ns >= 0) & (duration_ns <= MAX_NS - start_ns)
         if readable.all():
             return _Timed(self, start_ns, start_ns + duration_ns, 0)
         ends_ns = (start_ns + duration_ns)[readable]
@@ -218,7 +170,7 @@ class Reader:
         self._in_events = False
         self._events_ended = False
         self._has_metadata = False
-        self._decode = _decode_fast if trace.links is None else _decode_linked
+        self._decode = decode_fast if trace.links is None else decode_linked
         self._size_bytes = 0
         self._names: dict[tuple[int, str], tuple[int, int]] = {}
         self._devices: dict[int | None, int] = {}
@@ -304,7 +256,7 @@ class Reader:
         try:
             self._keep(events)
         except InexactError:
-            self._decode = _decode_exact if self.trace.links is None else _decode_linked_exact
+            self._decode = decode_exact if self.trace.links is None else decode_linked_exact
             self._take(array)
 
     def _decoded(self, array: memoryview | bytes) -> Sequence[AnyEvent] | None:
@@ -316,7 +268,7 @@ class Reader:
     def _take_apart(self, piece: bytes, *, final: bool) -> None:
         salvaged: Salvaged = salvage(piece.decode("utf-8", "replace"), final=final)
         self.trace.num_lost += salvaged.num_lost
-        self._keep([_event_of(value) for value in salvaged.events])
+        self._keep([event_of(value) for value in salvaged.events])
         rest = salvaged.rest.encode("utf-8", "replace")
         if salvaged.ended:
             self._events_ended = True
@@ -357,7 +309,7 @@ class Reader:
         if self.trace.links is not None:
             for category, event in zip(rows.categories, rows.events, strict=True):
                 if category is _OPERATOR:
-                    self.trace.links.see_operator(_linked(event))
+                    self.trace.links.see_operator(linked(event))
 
     def _see_memory(self, event: AnyEvent) -> None:
         args = event.args
@@ -376,16 +328,16 @@ class Reader:
         gpu.kind.extend([kind for kind, _ in names])
         gpu.name.extend([name for _, name in names])
         gpu.device.extend(map(self._device, rows.events))
-        gpu.correlation.extend(map(_correlation, rows.events))
+        gpu.correlation.extend(map(correlation, rows.events))
         if links is not None:
             for event in rows.events:
-                links.see_event(_linked(event))
+                links.see_event(linked(event))
 
     def _store_launches(self, found: _Timed) -> None:
         launches, links = self.trace.launches, self.trace.links
         rows = found.rows
-        correlations = np.fromiter(map(_correlation, rows.events), np.int64, len(rows.events))
-        known = correlations != _NO_CORRELATION
+        correlations = np.fromiter(map(correlation, rows.events), np.int64, len(rows.events))
+        known = correlations != NO_CORRELATION
         for column, values in (
             (launches.correlation, correlations),
             (launches.start_ns, found.start_ns),
@@ -394,7 +346,7 @@ class Reader:
             column.frombytes(values[known].tobytes())
         if links is not None:
             for event in rows.only(known).events:
-                links.see_launch(_linked(event))
+                links.see_launch(linked(event))
 
     def _store_steps(self, found: _Timed) -> None:
         for event, start, end in zip(found.rows.events, found.start_ns.tolist(), found.end_ns.tolist(), strict=True):
@@ -417,20 +369,3 @@ class Reader:
         if not isinstance(device, int):
             device = event.pid if isinstance(event.pid, int) else None
         return self._devices.setdefault(device, len(self._devices))
-
-
-def _correlation(event: AnyEvent) -> int:
-    correlation = event.args.correlation if event.args is not None else None
-    return correlation if isinstance(correlation, int) and 0 <= correlation < 1 << 63 else _NO_CORRELATION
-
-
-def _linked(event: AnyEvent) -> _LinkedArgs | None:
-    return event.args if isinstance(event.args, _LinkedArgs) else None
-
-
-def _event_of(value: dict[str, Any]) -> _Event:
-    """Give an event decoded by the tolerant way; fields of unexpected types are left out."""
-    text = {key: value[key] for key in ("cat", "name", "ph") if isinstance(value.get(key), str)}
-    args = value.get("args")
-    kept = _LinkedArgs(**{name: args.get(key) for name, key in _ARGS.items()}) if isinstance(args, dict) else None
-    return _Event(pid=value.get("pid"), ts=value.get("ts"), dur=value.get("dur"), args=kept, **text)

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pytest_aorta.trace.intervals import MAX_NS
+
 METADATA_BYTES = 16 << 20
 
 _BETWEEN = re.compile(r"[\s,\x00]*")
@@ -112,7 +114,7 @@ def _count(value: object) -> int | None:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if 0 <= value < 1 << 63 else None
+    return value if 0 <= value < MAX_NS else None
 
 
 def _value_at(text: str, position: int) -> tuple[Any, int]:

@@ -40,6 +40,12 @@ def test_a_wrong_checksum_loses_nothing(tmp_path: Path) -> None:
     assert read(tmp_path / "file", damaged) == (TEXT, ["gzip checksum does not match"])
 
 
+@pytest.mark.parametrize("length", [0, len(TEXT) - 1, len(TEXT) ^ 1 << 31])
+def test_a_wrong_length_is_told(tmp_path: Path, length: int) -> None:
+    damaged = COMPRESSED[:-4] + length.to_bytes(4, "little")
+    assert read(tmp_path / "file", damaged) == (TEXT, ["gzip length does not match"])
+
+
 def test_a_cut_file_gives_what_came_before_the_cut(tmp_path: Path) -> None:
     text, warnings = read(tmp_path / "file", COMPRESSED[: len(COMPRESSED) * 7 // 10])
     assert TEXT.startswith(text)

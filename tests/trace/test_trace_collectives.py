@@ -259,3 +259,12 @@ def test_windows_of_a_profile_are_put_one_after_the_other() -> None:
     assert both.computation.until(both.start_ns).tolist() == [10_000, 32_000]
     assert both.computation.between(both.start_ns, both.end_ns).tolist() == [2_000, 0]
     assert (both.kernels.count.tolist(), both.kernels.median_ns.tolist()) == ([3], [(10_000 * 2 + 20_000) // 3])
+
+
+def test_tables_of_many_long_kernels_do_not_overflow() -> None:
+    century_us = 100 * 365 * 86_400 * 1_000_000
+    long = columns_of_events(*(kernel(start, century_us) for start in range(5)))
+    both = joined(long, long, 1 << 62).kernels
+    assert both.total_ns.tolist() == [pytest.approx(10_000 * century_us)]
+    assert both.all_ns == pytest.approx(10_000 * century_us)
+    assert both.median_ns.tolist() == [pytest.approx(1_000 * century_us)]

@@ -159,6 +159,22 @@ def test_fields_of_odd_types_cost_no_event(tmp_path: Path, fields: Any) -> None:
     assert found.events.start_ns == read_bytes(tmp_path / "u.json", TEXT).events.start_ns
 
 
+def test_an_event_that_ends_after_all_time_is_lost_and_counted(tmp_path: Path) -> None:
+    late = kernel(5_000_000_000_000_000, 5_000_000_000_000_000)
+    content = json.dumps(synthetic.document([kernel(0, 1000, COMMUNICATION), late], rank=0, world_size=2)).encode()
+    found = read_bytes(tmp_path / "t.json", content)
+    assert (found.events.end_ns.tolist(), found.num_lost) == ([1_000_000], 1)
+
+
+def test_infinity_a_fraction_and_an_unescaped_quote_in_one_block(tmp_path: Path) -> None:
+    events = [json.dumps(kernel(start, 5.5)).encode() for start in (0.5, 20.5, 40.5)]
+    events[1] = events[1].replace(b"5.5", b"Infinity")
+    found = read_bytes(
+        tmp_path / "t.json", b'{"traceEvents": [' + b",\n".join([*events[:2], b'{"name":"a"b"}', events[2]]) + b"]}"
+    )
+    assert (found.events.start_ns.tolist(), found.num_lost) == ([500, 40_500], 2)
+
+
 def test_an_unescaped_quote_costs_one_event(tmp_path: Path) -> None:
     found = read_bytes(
         tmp_path / "t.json", TEXT.replace(b'"name": "gemm"', b'"name": "{"device": "cpu"}(12): gemm"', 1)
@@ -198,6 +214,37 @@ def result_or_refusal(path: Path, content: bytes) -> Trace | str:
         return str(error)
 
 
+def consistent(found: Trace) -> bool:
+    same_length = len({len(getattr(found.events, name)) for name in type(found.events).__slots__}) == 1
+    told = any("could not be read" in warning for warning in found.warnings)
+    return same_length and bool(found.num_lost) == told
+
+
+ODD_NUMBERS = ["Infinity", "-inf", "NaN", "1e999", "-5", "null", "9007199254740993", "1712195495505583.25", '"0.5"']
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, len(EVENTS) - 1), st.sampled_from(["ts", "dur"]), st.sampled_from(ODD_NUMBERS))),
+    st.lists(st.tuples(st.integers(0, len(EVENTS)), st.sampled_from(['{"name":"a"b"}', '{"ph":}', "{", "\x00", "7"]))),
+)
+def test_odd_numbers_beside_damage_end_in_a_result(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[tuple[int, str, str]], damages: list[tuple[int, str]]
+) -> None:
+    events = [dict(event) for event in EVENTS]
+    for place, field, _ in numbers:
+        events[place][field] = f"<{place} {field}>"
+    pieces = [json.dumps(event) for event in events]
+    for place, field, number in numbers:
+        pieces[place] = pieces[place].replace(f'"<{place} {field}>"', number)
+    for place, damage in damages:
+        pieces.insert(place, damage)
+    content = ('{"traceEvents": [' + ",\n".join(pieces) + "]}").encode()
+    found = read_bytes(tmp_path_factory.getbasetemp() / "odd.json", content)
+    assert consistent(found)
+    assert len(found.events.kind) <= NUM_GPU_EVENTS
+
+
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from([TEXT, COMPACT, COMPRESSED]), st.data())
 def test_cuts_and_flips_end_in_a_result_or_a_refusal(
@@ -212,8 +259,7 @@ def test_cuts_and_flips_end_in_a_result_or_a_refusal(
         assert found.startswith("damaged.json: ")
         assert "\n" not in found
         return
-    assert len({len(getattr(found.events, name)) for name in type(found.events).__slots__}) == 1
-    assert bool(found.num_lost) == any("could not be read" in warning for warning in found.warnings)
+    assert consistent(found)
     if len(damaged) < len(content) and content != COMPRESSED:
         assert found.warnings
 

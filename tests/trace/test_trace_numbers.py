@@ -30,6 +30,13 @@ def test_a_large_float_with_a_fraction_is_refused() -> None:
         many_to_ns([float((1 << 43) + 0.25)])
 
 
+def test_what_is_no_time_needs_no_text() -> None:
+    assert many_to_ns([float("inf"), "20.5", float("-inf"), float("nan")]).tolist() == [
+        *[UNREADABLE_NS, 20_500],
+        *[UNREADABLE_NS] * 2,
+    ]
+
+
 def test_whole_numbers_are_exact_at_any_size() -> None:
     assert many_to_ns([1712195495505583, 0]).tolist() == [1712195495505583000, 0]
     assert many_to_ns([1712195495505583.0, 0.5]).tolist() == [1712195495505583000, 500]

@@ -200,3 +200,14 @@ def test_shift_scale_and_order_change_nothing_they_should_not(
     shuffled = random.sample(events, len(events))
     (permuted,) = summarized(folder / "t.json", synthetic.document(shuffled))
     assert permuted == found
+
+
+CENTURY_US = 100 * 365 * 86_400 * 1_000_000
+
+
+def test_sums_of_many_long_events_do_not_overflow(tmp_path: Path) -> None:
+    content = [kernel(start, CENTURY_US) for start in range(5)] + [copy(start, CENTURY_US) for start in range(5)]
+    (found,) = summarized(tmp_path / "t.json", synthetic.document(content, base_ns=1 << 63))
+    assert found.start_ns == 0
+    assert (found.total_time_us, found.computation_time_us) == (CENTURY_US + 4, CENTURY_US + 4)
+    assert [row.total_us for row in (*found.top_kernels, *found.copies)] == [pytest.approx(5 * CENTURY_US)] * 3

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from pytest_aorta.trace.intervals import Nanoseconds
+from pytest_aorta.trace.events import AnyEvent
+from pytest_aorta.trace.intervals import MAX_NS, Nanoseconds
 from pytest_aorta.trace.kernels import us_of
 from pytest_aorta.trace.numbers import InexactError, many_to_ns
-from pytest_aorta.trace.reading import AnyEvent, Trace, read
+from pytest_aorta.trace.reading import Trace, read
 from pytest_aorta.trace.sources.raw import summary_with
 from pytest_aorta.trace.summary import RankSummary
 
@@ -73,7 +74,7 @@ class Scan:
         """Add the events of one block; one without a positive duration only tells when something happened."""
         timed = [event for event in events if event.ph != "M"]
         start_ns, duration_ns = _ns(timed, lambda event: event.ts), _ns(timed, lambda event: event.dur)
-        duration_ns = np.maximum(duration_ns, 0)
+        duration_ns = np.where(duration_ns <= MAX_NS - start_ns, np.maximum(duration_ns, 0), 0)
         happened = start_ns >= 0
         if happened.any():
             first = int(start_ns[happened].min())

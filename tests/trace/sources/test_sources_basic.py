@@ -38,6 +38,12 @@ def test_a_real_trace_gives_the_published_scans_sums(name: str) -> None:
     assert [time_ns / 1000 for time_ns in found] == pytest.approx([want[field] or 0 for field in fields], abs=0.001)
 
 
+def test_an_event_that_ends_after_all_time_adds_nothing(tmp_path: Path) -> None:
+    late = kernel(5_000_000_000_000_000, 5_000_000_000_000_000)
+    found = summary(tmp_path / "t.json", kernel(0, 20), late)
+    assert (found.total_time_us, found.end_ns) == (20, 5_000_000_000_000_000_000)
+
+
 def test_everything_adds_up_nested_or_not(tmp_path: Path) -> None:
     found = summary(
         tmp_path / "t.json",
