@@ -82,7 +82,14 @@ def linked(event: AnyEvent) -> _LinkedArgs | None:
 
 def event_of(value: dict[str, Any]) -> _Event:
     """Give an event that was salvaged; fields of unexpected types are left out."""
-    text = {key: value[key] for key in ("cat", "name", "ph") if isinstance(value.get(key), str)}
+    text = {key: _encodable(value[key]) for key in ("cat", "name", "ph") if isinstance(value.get(key), str)}
     args = value.get("args")
-    kept = _LinkedArgs(**{name: args.get(key) for name, key in _ARGS.items()}) if isinstance(args, dict) else None
+    kept = None
+    if isinstance(args, dict):
+        kept = _LinkedArgs(**{name: _encodable(args.get(key)) for name, key in _ARGS.items()})
     return _Event(pid=value.get("pid"), ts=value.get("ts"), dur=value.get("dur"), args=kept, **text)
+
+
+def _encodable(value: Any) -> Any:
+    """Put a mark for what stands for bytes that are no UTF-8, and for half of a surrogate pair."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

@@ -22,6 +22,7 @@ class Pending:
         self._buffer = bytearray(b"[")
         self._start = _FIRST
         self._end = _FIRST
+        self._separator = b""
 
     def __len__(self) -> int:
         return self._end - self._start
@@ -47,6 +48,7 @@ class Pending:
         if found is None:
             return None
         end, self._start = found
+        self._separator = bytes(self._buffer[end : self._start])
         self._buffer[_FIRST - 1], self._buffer[end] = b"[]"
         return memoryview(self._buffer)[_FIRST - 1 : end + 1]
 
@@ -54,11 +56,16 @@ class Pending:
         """Give all that is left."""
         rest = bytes(self._buffer[self._start : self._end])
         self._start = self._end = _FIRST
+        self._separator = b""
         return rest
 
+    def take_after(self, rest: bytes) -> bytes:
+        """Give the end of the piece that was cut last, and all that is left, as they stood in the file."""
+        return rest + self._separator + self.take()
+
     def put_back(self, rest: bytes) -> None:
-        """Put an event that is not whole yet, and the comma behind it, before what is left."""
-        self.add(rest + b"," + self.take())
+        """Put an event that is not whole yet, the end of the piece that was cut last, before what is left."""
+        self.add(self.take_after(rest))
 
     def _last_boundary(self) -> tuple[int, int] | None:
         """Give where the last event that seems whole ends, and where the next begins."""

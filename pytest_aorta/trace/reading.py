@@ -6,7 +6,6 @@ that does not decode is taken apart event by event (salvage.py); an event that c
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from pytest_aorta.trace.events import (
     event_of,
     linked,
 )
+from pytest_aorta.trace.head import Head
 from pytest_aorta.trace.intervals import MAX_NS, Nanoseconds
 from pytest_aorta.trace.kinds import CATEGORIES, COLLECTIVE_OPS, STEP, Category, Kind, kind_of
 from pytest_aorta.trace.links import Links
@@ -43,7 +43,6 @@ _MAX_NAMES = 1 << 16
 _NO_TIMES: Nanoseconds = np.empty(0, np.int64)
 _LAUNCH, _RANGE, _OPERATOR, _INSTANT = Category.LAUNCH, Category.RANGE, Category.OPERATOR, Category.INSTANT
 
-_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 Witness = Callable[[Sequence[AnyEvent]], None]
@@ -164,12 +163,12 @@ class Reader:
     def __init__(self, trace: Trace, witness: Witness | None = None) -> None:
         self.trace = trace
         self._witness = witness
-        self._head = b""
+        self._head = Head()
         self._pending = Pending()
         self._tail = b""
+        self._num_tail_bytes = 0
         self._in_events = False
         self._events_ended = False
-        self._has_metadata = False
         self._decode = decode_fast if trace.links is None else decode_linked
         self._size_bytes = 0
         self._names: dict[tuple[int, str], tuple[int, int]] = {}
@@ -179,21 +178,22 @@ class Reader:
         """Take the next block; False when the rest of the file is not wanted."""
         self._size_bytes += len(block)
         if self._events_ended:
-            self._tail += block
-            return len(self._tail) < METADATA_BYTES
+            self._take_tail(block)
+            return True
         if not self._in_events:
-            self._head += block
-            start = self._find_events(self._head)
-            if start is None:
-                return len(self._head) < METADATA_BYTES
+            events = self._head.add(block)
+            if events is None:
+                return len(self._head.text) < METADATA_BYTES
             self._in_events = True
-            block, self._head = self._head[start:], b""
+            if not self._head.is_list:
+                self._read_metadata(self._head.text + b"]}", "before")
+            block = events
         self._pending.add(block)
         array = self._pending.cut()
-        if array is None:
-            self._drop_endless_event()
-        else:
+        if array is not None:
             self._take(array)
+        elif len(self._pending) > MAX_EVENT_BYTES:
+            self._take_apart(self._pending.take(), final=False)
         return True
 
     def finish(self) -> Trace:
@@ -201,8 +201,8 @@ class Reader:
         trace = self.trace
         if self._in_events and not self._events_ended:
             self._take_apart(self._pending.take(), final=True)
-        if self._events_ended and self._has_metadata:
-            self._read_metadata(b"{" + self._tail.lstrip(b", \r\n\t"), "after")
+        if self._events_ended:
+            self._read_tail()
         self._refuse_nothing()
         if not self._events_ended:
             trace.warnings.append("the file is cut: its array of events never ends")
@@ -227,25 +227,24 @@ class Reader:
                 f"{where}: no event of it can be used{lost}{damage}; expected a profiler trace with events"
             )
 
-    def _find_events(self, buffer: bytes) -> int | None:
-        found = _EVENTS.search(buffer)
-        if found:
-            self._has_metadata = True
-            self._read_metadata(buffer[: found.end()].removeprefix(b"\xef\xbb\xbf") + b"]}", "before")
-            return found.end()
-        text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
-        return len(buffer) - len(text) + 1 if text[:1] == b"[" else None
-
-    def _read_metadata(self, text: bytes, where: str) -> None:
-        metadata, whole = metadata_of(text.decode("utf-8", "replace"))
+    def _read_metadata(self, text: bytes, where: str) -> bytes:
+        """Read the metadata before or after the events, and give what follows it."""
+        metadata, rest = metadata_of(text.decode("utf-8", "surrogateescape"))
         self.trace.metadata = self.trace.metadata.updated(metadata)
-        if not whole:
+        if rest is None:
             self.trace.warnings.append(f"the metadata {where} the events is damaged")
+        return (rest or "").encode("utf-8", "surrogateescape")
 
-    def _drop_endless_event(self) -> None:
-        if len(self._pending) > MAX_EVENT_BYTES:
-            self.trace.num_lost += 1
-            self._pending.take()
+    def _take_tail(self, rest: bytes) -> None:
+        self._num_tail_bytes += len(rest)
+        self._tail += rest[: max(0, METADATA_BYTES - len(self._tail))]
+
+    def _read_tail(self) -> None:
+        """Read the metadata behind the events, and tell what follows the trace."""
+        rest = self._tail if self._head.is_list else self._read_metadata(b"{" + self._tail.lstrip(b", \r\n\t"), "after")
+        num_bytes = len(rest.strip()) + self._num_tail_bytes - len(self._tail)
+        if num_bytes:
+            self.trace.warnings.append(f"{num_bytes} bytes follow the trace, and are not read")
 
     def _take(self, array: memoryview) -> None:
         """Take an array of events; what follows them is pending."""
@@ -266,16 +265,17 @@ class Reader:
             return None
 
     def _take_apart(self, piece: bytes, *, final: bool) -> None:
-        salvaged: Salvaged = salvage(piece.decode("utf-8", "replace"), final=final)
+        salvaged: Salvaged = salvage(piece.decode("utf-8", "surrogateescape"), final=final)
         self.trace.num_lost += salvaged.num_lost
         self._keep([event_of(value) for value in salvaged.events])
-        rest = salvaged.rest.encode("utf-8", "replace")
+        rest = salvaged.rest.encode("utf-8", "surrogateescape")
         if salvaged.ended:
             self._events_ended = True
-            self._tail = rest if final else rest + b"," + self._pending.take()
-        elif not final and rest:
+            self._take_tail(self._pending.take_after(rest))
+        elif len(rest) > MAX_EVENT_BYTES:
+            self.trace.num_lost += 1
+        elif rest:
             self._pending.put_back(rest)
-            self._drop_endless_event()
 
     def _keep(self, events: Sequence[AnyEvent]) -> None:
         """Keep what is needed of decoded events; nothing is kept when InexactError is raised."""

@@ -84,18 +84,24 @@ def salvage(text: str, *, final: bool) -> Salvaged:
         position = end
 
 
-def metadata_of(text: str) -> tuple[Metadata, bool]:
-    """Read rank, world size and time base from the text around the events, and tell whether all of it could be read."""
+def is_json(text: str) -> bool:
+    """Tell whether this is one whole JSON value."""
+    text = text.strip()
+    return bool(text) and _value_at(text, 0)[1] == len(text)
+
+
+def metadata_of(text: str) -> tuple[Metadata, str | None]:
+    """Read rank, world size and time base from the text around the events; give what follows it, None for damage."""
     text = text.lstrip()
     document, end = _value_at(text, 0)
     if end and isinstance(document, dict):
-        return _metadata(document), True
+        return _metadata(document), text[end:]
     salvaged: dict[str, Any] = {}
     for key in ("distributedInfo", "baseTimeNanoseconds"):
         found = re.search(rf'"{key}"\s*:\s*', text)
         if found:
             salvaged[key] = _value_at(text, found.end())[0]
-    return _metadata(salvaged), False
+    return _metadata(salvaged), None
 
 
 def _metadata(document: dict[str, Any]) -> Metadata:

@@ -193,6 +193,71 @@ def test_a_cut_file_gives_what_came_before_the_cut(tmp_path: Path) -> None:
     assert found.metadata.rank == 2
 
 
+@pytest.mark.parametrize("second", [TEXT, COMPACT, json.dumps(EVENTS).encode(), b"\0" * 700, b'{"a": 1}', b"]"])
+@pytest.mark.parametrize("first", [TEXT, COMPACT, json.dumps(EVENTS).encode()])
+@pytest.mark.parametrize("between", [b"", b"\n \n"])
+@pytest.mark.parametrize("bound", [300, 1 << 20])
+def test_what_follows_the_trace_is_told(first: bytes, second: bytes, between: bytes, bound: int) -> None:
+    content = first + between + second + b"\n"
+    reader = reading.Reader(Trace("t.json"))
+    for start in range(0, len(content), bound):
+        reader.feed(content[start : start + bound])
+    found = reader.finish()
+    assert (len(found.events.kind), found.num_lost) == (NUM_GPU_EVENTS, 0)
+    assert found.warnings == [f"t.json: {len(second)} bytes follow the trace, and are not read"]
+
+
+@pytest.mark.parametrize("num_bytes", [1000, reading.MAX_EVENT_BYTES + (4 << 20)])
+def test_a_second_gzip_member_with_anything_in_it_is_told(tmp_path: Path, num_bytes: int) -> None:
+    found = read_bytes(tmp_path / "t.json.gz", COMPRESSED + gzip.compress(b"x" * num_bytes))
+    assert (len(found.events.kind), found.num_lost) == (NUM_GPU_EVENTS, 0)
+    assert found.warnings == [f"t.json.gz: {num_bytes} bytes follow the trace, and are not read"]
+
+
+FAKE = '{"traceEvents": [' + json.dumps(kernel(0, 7)) + "]}"
+
+
+@pytest.mark.parametrize("bound", [50, 1 << 20])
+@pytest.mark.parametrize(
+    "head",
+    [
+        f'"meta": {FAKE}',
+        f'"meta": [1, [{FAKE}, {FAKE}], {{"x": [{FAKE}]}}]',
+        f'"note": "a }} ]] \\" {{", "meta": {FAKE}',
+        f'"meta": {FAKE}, "note": "}}}}]"',
+    ],
+)
+def test_only_a_list_of_events_of_the_document_itself_counts(head: str, bound: int) -> None:
+    content = TEXT.replace(b"{", b"{" + head.encode() + b",", 1)
+    reader = reading.Reader(Trace("t.json"))
+    for start in range(0, len(content), bound):
+        reader.feed(content[start : start + bound])
+    found = reader.finish()
+    assert (len(found.events.kind), found.num_lost, found.warnings) == (NUM_GPU_EVENTS, 0, [])
+    assert found.metadata.rank == 2
+
+
+def test_a_list_of_events_inside_of_an_event_is_not_the_traces(tmp_path: Path) -> None:
+    event = kernel(0, 7)
+    event["args"]["traceEvents"] = [{"ph": "X"}]
+    found = read_bytes(tmp_path / "t.json", json.dumps([event, kernel(7, 1)]).encode())
+    assert found.events.end_ns.tolist() == [7_000, 8_000]
+
+
+@pytest.mark.parametrize("damage", [b'"a": "b"c", ', b'"a": {"b": [}, ', b"[{[ ", b'" '])
+def test_a_damaged_head_hides_no_events(tmp_path: Path, damage: bytes) -> None:
+    found = read_bytes(tmp_path / "t.json", TEXT.replace(b"{", b"{" + damage, 1))
+    assert (len(found.events.kind), found.num_lost) == (NUM_GPU_EVENTS, 0)
+    assert found.warnings == ["t.json: the metadata before the events is damaged"]
+
+
+def test_names_that_are_no_text_can_still_be_written(tmp_path: Path) -> None:
+    content = TEXT.replace(b'"name": "gemm"', b'"name": "ge\\ud800\xffmm"').replace(b'"ts": 0.125', b'"ts": 0.125"', 1)
+    found = read_bytes(tmp_path / "t.json", content)
+    assert found.num_lost == 1
+    assert "ge??mm" in found.names
+
+
 def test_damaged_metadata_still_gives_the_rank(tmp_path: Path) -> None:
     content = json.dumps({"traceEvents": EVENTS, "distributedInfo": {"rank": 2}, "z": 1}).encode()[:-5]
     found = read_bytes(tmp_path / "t.json", content)

@@ -43,7 +43,7 @@ def test_an_event_that_was_not_whole_is_put_before_what_follows() -> None:
     pending.add(b'{"ph": 1}, {"ph": 2')
     assert bytes(pending.cut() or b"") == b'[{"ph": 1}]'
     pending.put_back(b'{"ph": 0}')
-    assert len(pending) == len(pending.take()) == len('{"ph": 0},{"ph": 2')
+    assert len(pending) == len(pending.take()) == len('{"ph": 0}, {"ph": 2')
 
 
 def test_the_buffer_is_the_same_as_long_as_it_suffices() -> None:
