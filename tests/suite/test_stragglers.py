@@ -18,7 +18,7 @@ def traces_of(rig: Any, *planted: Planted) -> None:
     made: Path = rig.path / "made"
     for rank, content in enumerate(simulate(Job(num_ranks=2, jitter_ratio=0.01, planted=planted))):
         synthetic.write(made / f"rank{rank}" / "trace.json", content)
-    copy = f"import shutil; shutil.copytree({str(made)!r}, 'out/torch_profiler')"
+    copy = f"import shutil; shutil.copytree({str(made)!r}, 'out/torch_profiler', copy_function=shutil.copyfile)"
     rig.configure(workload={"command": [sys.executable, "-c", copy], "traces": "out/torch_profiler/*/*"}, gates=[GATE])
 
 
