@@ -189,7 +189,7 @@ class RunConfig(Section):
     failure_grace_seconds: Seconds = Field(default=30, description="How long others may go on after a rank failed.")
     stall_seconds: Seconds = Field(
         default=120,
-        description="Without a step for this long, stacks are taken, it is said what hangs, and the run is ended as failed.",
+        description="Without a step for this long the run is ended as failed, and it is said what hangs.",
     )
     lease_seconds: Seconds = Field(
         default=120, ge=5, description="A node program that hears nothing for this long cleans up."
