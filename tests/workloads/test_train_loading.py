@@ -10,6 +10,8 @@ from aorta_train.refusal import Refusal
 from hypothesis import given
 from hypothesis import strategies as st
 
+CONFIGS = Path(__file__).parents[2] / "workloads" / "config"
+
 
 def faults_of(path: Path, *overrides: str) -> str:
     with pytest.raises(Refusal) as refusal:
@@ -133,7 +135,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert f"{tmp_path / 'none.yaml'}: cannot be read: No such file" in faults_of(tmp_path / "none.yaml")
 
 
-@pytest.mark.parametrize("name", ["tiny_cpu", "default", "distributed", "profile_overlap_2gpu"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in CONFIGS.iterdir()))
 def test_the_shipped_files_load(tree: Path, name: str) -> None:
     assert load(tree / "config" / f"{name}.yaml").training.output_dir == f"artifacts/{name}"
 
