@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
-from pytest_aorta.cli_traces_text import report
+from pytest_aorta.cli_traces_text import left_out, report
 from pytest_aorta.errors import ConfigError
 from pytest_aorta.suite.opening import DEFAULT_OUTPUT, find_run
-from pytest_aorta.trace.discovery import find_traces
+from pytest_aorta.trace.discovery import absolute, discover
 from pytest_aorta.trace.lateness import Candidate, Lateness
 from pytest_aorta.trace.lateness_metrics import lateness_quantities
 from pytest_aorta.trace.metrics import aggregate, quantities
-from pytest_aorta.trace.ranks import FileError, Summaries, summarize
+from pytest_aorta.trace.ranks import FileError, LeftOut, Summaries, summarize
 from pytest_aorta.trace.summary import RankSummary
 
 _RANK_FIELDS = (
@@ -60,8 +60,8 @@ def traces(context: click.Context, paths: Sequence[Path], *, as_json: bool, jobs
 
     Exit code 1 when a file could not be read (the others are shown), 2 when a path does not exist.
     """
-    paths = [path if path.exists() else _of_run(path) for path in paths]
-    absent = [path for path in paths if not path.exists()]
+    paths = [path if _exists(path) else _of_run(path) for path in paths]
+    absent = [path for path in paths if not _exists(path)]
     if absent:
         errors = tuple(
             FileError(str(path), f"{path}: no such file or folder, nor a run; expected traces or folders with some")
@@ -69,7 +69,7 @@ def traces(context: click.Context, paths: Sequence[Path], *, as_json: bool, jobs
         )
         _show(Summaries((), errors), as_json=as_json)
         context.exit(2)
-    found = _read([Path(os.path.normpath(Path.cwd() / path)) for path in paths], jobs)
+    found = _read(paths, jobs)
     _show(found, as_json=as_json)
     context.exit(1 if found.errors else 0)
 
@@ -101,40 +101,65 @@ def document(found: Summaries) -> dict[str, Any]:
             "bus_bandwidth": [asdict(row) for row in lateness.bandwidths],
         },
         "errors": [asdict(error) for error in found.errors],
+        "left_out": [asdict(left_out) for left_out in found.left_out],
     }
+
+
+def _exists(path: Path) -> bool:
+    """Tell whether there is something, or may be; why it cannot be looked at is said where it is read."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def _of_run(name: Path) -> Path:
     """Give the folder of the run of this name in the usual places, or the name itself when there is none."""
     try:
-        return find_run(str(name), Path(_REPORTS), Path(DEFAULT_OUTPUT)).path
+        folder = find_run(str(name), Path(_REPORTS), Path(DEFAULT_OUTPUT)).path
     except ConfigError:
         return name
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def _read(paths: Sequence[Path], jobs: int | None) -> Summaries:
-    files: dict[Path, None] = {}
-    empty = []
+    """Read what was found at paths; each file is called as it was typed, or by the folder that was typed."""
+    files: dict[Path, Path] = {}
+    notes: dict[Path, LeftOut] = {}
+    errors = []
     for path in paths:
-        below = find_traces(path)
-        files.update(dict.fromkeys(below))
-        if not below:
-            empty.append(FileError(_shown(path), f"{_shown(path)}: holds no trace; expected *.json or *.json.gz files"))
-    root = Path(os.path.commonpath([path.parent.parent if path.is_file() else path for path in paths]))
-    found = summarize(root, list(files), jobs=jobs, with_lateness=len(files) > 1)
-    ranks = tuple(_with_shown_files(rank, root) for rank in found.ranks)
-    errors = (FileError(_shown(root / error.file), error.error) for error in found.errors)
-    return Summaries(ranks, (*empty, *errors), found.lateness)
+        search = discover(path)
+        for file in search.traces:
+            files.setdefault(absolute(file), file)
+        notes |= {absolute(found.path): LeftOut(str(found.path), found.why) for found in search.left_out}
+        errors += [FileError(str(found.path), f"{found.path}: {found.why}") for found in search.unreadable]
+        if not search.traces and not search.unreadable:
+            errors.append(FileError(str(path), f"{path}: holds no trace; expected *.json or *.json.gz files"))
+    tops = [absolute(path) if _is_folder(path) else absolute(path).parent.parent for path in paths]
+    names = [str(file) for file in files.values()]
+    found = summarize(
+        Path(os.path.commonpath(tops)), list(files.values()), names, jobs=jobs, with_lateness=len(files) > 1
+    )
+    return replace(
+        found,
+        errors=(*errors, *map(_with_its_whole_name, found.errors)),
+        left_out=tuple(note for path, note in notes.items() if path not in files),
+    )
 
 
-def _shown(path: Path) -> str:
-    """Give a path as a person would type it from here."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
-def _with_shown_files(rank: RankSummary, root: Path) -> RankSummary:
-    return replace(rank, files=tuple(_shown(root / file) for file in rank.files))
+def _with_its_whole_name(error: FileError) -> FileError:
+    """Begin a sentence that begins with the bare name of a file with the file as it was typed."""
+    name = Path(error.file).name
+    if not error.error.startswith(f"{name}:"):
+        return error
+    return FileError(error.file, error.file + error.error.removeprefix(name))
 
 
 def _rank_row(rank: RankSummary) -> dict[str, Any]:
@@ -152,7 +177,7 @@ def _show(found: Summaries, *, as_json: bool) -> None:
     if as_json:
         _print_json(found)
     else:
-        for line in report(found):
+        for line in (*report(found), *left_out(found.left_out)):
             click.echo(_printable(line))
     for error in found.errors:
         click.echo(_printable(error.error), err=True)

@@ -14,7 +14,7 @@ from pytest_aorta.trace.kernels import longest
 from pytest_aorta.trace.lateness import Candidate, Lateness, RankLateness
 from pytest_aorta.trace.lateness_metrics import lateness_quantities
 from pytest_aorta.trace.metrics import Quantity, aggregate, quantities, shares
-from pytest_aorta.trace.ranks import Summaries
+from pytest_aorta.trace.ranks import LeftOut, Summaries
 from pytest_aorta.trace.summary import RankSummary
 
 _HEADINGS = (
@@ -47,6 +47,7 @@ _LATENESS_LEGEND = (
     "step against the median of the ranks; kernel slowdown: its kernels' time over that of the same kernels elsewhere."
 )
 _MAX_BANDWIDTHS = 12
+_MAX_LEFT_OUT = 3
 _NO_VALUE = "—"
 _REPEATED = ("total_time_us",)  # avg_iteration_time_ms in another unit
 _TRUST = (
@@ -67,6 +68,18 @@ def report(found: Summaries) -> Iterator[str]:
     yield from _files(found.ranks)
     for warning in dict.fromkeys(warning for rank in found.ranks for warning in rank.warnings):
         yield from wrapped(f"warning: {warning}")
+
+
+def left_out(found: Sequence[LeftOut]) -> Iterator[str]:
+    """Give the lines for files that were found and not read, the first few by name for each reason."""
+    by_why: dict[str, list[str]] = {}
+    for file in found:
+        by_why.setdefault(file.why, []).append(file.file)
+    for why, files in by_why.items():
+        more = f" and {len(files) - _MAX_LEFT_OUT} more" if len(files) > _MAX_LEFT_OUT else ""
+        yield from wrapped(
+            f"left out: {len(files)} JSON file(s) or link(s), {', '.join(files[:_MAX_LEFT_OUT])}{more}: {why}"
+        )
 
 
 def _means(found: Summaries) -> Iterator[str]:

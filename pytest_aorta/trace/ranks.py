@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from pytest_aorta.errors import TraceError
-from pytest_aorta.trace.discovery import find_traces, rank_in
+from pytest_aorta.trace.discovery import absolute, find_traces, rank_in, tree_of
 from pytest_aorta.trace.lateness import Lateness, analyze
+from pytest_aorta.trace.processes import pool
 from pytest_aorta.trace.reading import read
 from pytest_aorta.trace.sources.choice import Parser, summarizer
 from pytest_aorta.trace.summary import RankSummary, summaries_of
@@ -36,6 +36,15 @@ class FileError:
 
 
 _Summarize = Callable[[Path, str], RankSummaries | FileError]
+_Reading = Generator[tuple[int, RankSummaries | FileError], None, None]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file that was found and not read, and why."""
+
+    file: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +54,13 @@ class Summaries:
     ranks: tuple[RankSummary, ...]
     errors: tuple[FileError, ...]
     lateness: Lateness | None = None
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def summarize(
     root: Path,
     files: Sequence[Path] | None = None,
+    names: Sequence[str] | None = None,
     *,
     jobs: int | None = None,
     on_progress: Progress | None = None,
@@ -59,23 +70,26 @@ def summarize(
     """Read the traces below `root`, or the given `files`; one bad file stops no other.
 
     With `jobs` above 1 that many processes read side by side; without it, one a core when the files are large enough
-    to pay for starting them. The rank is what the file says of itself, else what its path below `root` says.
+    to pay for starting them. The rank is what the file says of itself, else what its path below `root` says. `names`
+    is what the files are called, else their paths below `root`.
     `on_progress` is called with the number of files done and of all. `parser` is the source of the times.
     `with_lateness` also judges the ranks' collectives together, which takes more to read.
     """
     paths = find_traces(root) if files is None else list(files)
-    names = [_name_below(root, path) for path in paths]
+    below = [_name_below(root, path) for path in paths]
+    names = below if names is None else names
     if jobs is None:
         jobs = len(os.sched_getaffinity(0)) if _processes_pay(paths) else 1
     num_jobs = min(jobs, len(paths))
     one = partial(_summarize_file, parser=parser, with_columns=with_lateness)
     reading = _in_processes(paths, names, num_jobs, one) if num_jobs > 1 else _here(paths, names, one)
     found: list[RankSummaries | FileError] = [FileError(name, "") for name in names]
-    for num_done, (position, result) in enumerate(reading, start=1):
-        found[position] = result
-        if on_progress is not None:
-            on_progress(num_done, len(paths))
-    ranked = _ranked(found)
+    with closing(reading):
+        for num_done, (position, result) in enumerate(reading, start=1):
+            found[position] = result
+            if on_progress is not None:
+                on_progress(num_done, len(paths))
+    ranked = _ranked(found, below, [str(tree_of(Path(os.path.realpath(path.parent), path.name))) for path in paths])
     return _judged(ranked) if with_lateness else ranked
 
 
@@ -96,18 +110,19 @@ def _why_not_judged(ranks: Sequence[RankSummary]) -> str:
     return "the traces hold no GPU events" if sources and "timeline" not in sources else ""
 
 
-def _ranked(found: Sequence[RankSummaries | FileError]) -> Summaries:
+def _ranked(found: Sequence[RankSummaries | FileError], below: Sequence[str], trees: Sequence[str]) -> Summaries:
     ranks: list[RankSummary] = []
     errors = [result for result in found if isinstance(result, FileError)]
-    by_rank: dict[int | None, list[RankSummaries]] = defaultdict(list)
-    for result in found:
+    by_rank: dict[int | None, list[tuple[RankSummaries, str]]] = defaultdict(list)
+    for result, path, tree in zip(found, below, trees, strict=True):
         if not isinstance(result, FileError):
-            rank = result[0].rank if result[0].rank is not None else rank_in(PurePosixPath(result[0].file))
-            by_rank[rank].append(tuple(replace(summary, rank=rank) for summary in result))
+            rank = result[0].rank if result[0].rank is not None else rank_in(PurePosixPath(path))
+            by_rank[rank].append((tuple(replace(summary, rank=rank) for summary in result), tree))
     if len(found) > 1:
-        errors += [FileError(result[0].file, _unknown_rank(result[0].file)) for result in by_rank.pop(None, [])]
-    for windows in by_rank.values():
-        why = why_no_windows(windows)
+        errors += [FileError(result[0].file, _unknown_rank(result[0].file)) for result, _ in by_rank.pop(None, [])]
+    for of_rank in by_rank.values():
+        windows = [window for window, _ in of_rank]
+        why = why_no_windows(windows, [tree for _, tree in of_rank])
         if why:
             errors += [FileError(window[0].file, f"{window[0].file}: {why}") for window in windows]
         else:
@@ -131,6 +146,7 @@ def _or_first(number: int | None) -> int:
 
 def _name_below(root: Path, path: Path) -> str:
     """Give the path relative to `root`, or the bare name when it lies elsewhere or is `root` itself."""
+    root, path = absolute(root), absolute(path)
     if path != root and path.is_relative_to(root):
         return path.relative_to(root).as_posix()
     return path.name
@@ -148,21 +164,17 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _here(
-    paths: Sequence[Path], names: Sequence[str], one: _Summarize
-) -> Iterator[tuple[int, RankSummaries | FileError]]:
+def _here(paths: Sequence[Path], names: Sequence[str], one: _Summarize) -> _Reading:
     for position, (path, name) in enumerate(zip(paths, names, strict=True)):
         yield position, one(path, name)
 
 
-def _in_processes(
-    paths: Sequence[Path], names: Sequence[str], num_jobs: int, one: _Summarize
-) -> Iterator[tuple[int, RankSummaries | FileError]]:
+def _in_processes(paths: Sequence[Path], names: Sequence[str], num_jobs: int, one: _Summarize) -> _Reading:
     """Read files side by side, the largest first; a file that was being read when a process died is tried alone."""
     left = set(range(len(paths)))
     order = sorted(left, key=lambda position: -_size(paths[position]))
-    with _pool(num_jobs) as pool:
-        futures = {pool.submit(one, paths[position], names[position]): position for position in order}
+    with pool(num_jobs) as executor:
+        futures = {executor.submit(one, paths[position], names[position]): position for position in order}
         for future in as_completed(futures):
             try:
                 result = future.result()
@@ -175,21 +187,11 @@ def _in_processes(
 
 
 def _alone(path: Path, name: str, one: _Summarize) -> RankSummaries | FileError:
-    with _pool(1) as pool:
+    with pool(1) as executor:
         try:
-            return pool.submit(one, path, name).result()
+            return executor.submit(one, path, name).result()
         except BrokenProcessPool:
             return FileError(name, f"{name}: the process that read it was ended, maybe for lack of memory")
-
-
-def _pool(num_jobs: int) -> ProcessPoolExecutor:
-    """Make a pool of fresh processes (this one may have threads), which end quietly when the terminal interrupts."""
-    return ProcessPoolExecutor(
-        num_jobs,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_DFL),
-    )
 
 
 def _summarize_file(path: Path, name: str, *, parser: Parser, with_columns: bool) -> RankSummaries | FileError:

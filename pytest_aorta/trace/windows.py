@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Any
 
 from pytest_aorta.trace.collectives import RankColumns, joined
+from pytest_aorta.trace.discovery import tree_of
 from pytest_aorta.trace.kernels import longest, sum_us, united
 from pytest_aorta.trace.packing import fitted
 from pytest_aorta.trace.summary import RankSummary
@@ -29,8 +31,13 @@ _TIMES = (
 )
 
 
-def why_no_windows(files: Sequence[RankSummaries]) -> str:
-    """Say why the files of one rank are not windows of one profile, empty when they are."""
+def why_no_windows(files: Sequence[RankSummaries], trees: Sequence[str]) -> str:
+    """Say why the files of one rank are not windows of one profile, empty when they are.
+
+    `trees`: the tree that each of the files truly lies in, whatever it is called.
+    """
+    if len(set(trees)) > 1:
+        return _why_one_tree(files, trees)
     ordered = sorted(files, key=_start_ns)
     for earlier, later in pairwise(ordered):
         one, other = earlier[0], later[0]
@@ -45,6 +52,15 @@ def why_no_windows(files: Sequence[RankSummaries]) -> str:
         if other.start_ns < max(window.end_ns for window in earlier):
             return f"{pair} each covers a part of the same time; {expected}: leave one of them in the folder"
     return ""
+
+
+def _why_one_tree(files: Sequence[RankSummaries], trees: Sequence[str]) -> str:
+    shown = {tree: str(tree_of(PurePath(file[0].file))) for tree, file in zip(trees, files, strict=True)}
+    first, second, *_ = sorted(shown.values())
+    return (
+        f"rank {files[0][0].rank} has traces in {len(shown)} folders, among them {first} and {second}, and the windows "
+        "of one profile lie in one; name the folder of one run"
+    )
 
 
 def merged(files: Sequence[RankSummaries]) -> list[RankSummary]:

@@ -1,6 +1,7 @@
 """`aorta traces`: the table, the JSON document, exit codes."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_json_for_programs(folder: Path) -> None:
     found = document(result)
     assert result.exit_code == 0
     across = ["matched_ratio", "straggler", "largest_candidate", "lateness"]
-    assert list(found) == ["ranks", "aggregate", *across, "errors"]
+    assert list(found) == ["ranks", "aggregate", *across, "errors", "left_out"]
     assert [row["rank"] for row in found["ranks"]] == [9, 10]
     assert found["ranks"][0].keys() >= KEYS
     assert found["ranks"][0]["file"] == str(folder / "rank9" / "trace.json.gz")
@@ -54,7 +55,7 @@ def test_json_for_programs(folder: Path) -> None:
     assert found["aggregate"]["avg_iteration_time_ms"] == 0.025
     assert found["aggregate"]["avg_compute_ratio"] == 0.4
     assert found["aggregate"]["source"] == "timeline"
-    assert found["errors"] == []
+    assert (found["errors"], found["left_out"]) == ([], [])
 
 
 def test_table_for_people(folder: Path) -> None:
@@ -188,3 +189,74 @@ def test_of_ranks_that_share_nothing_nothing_is_said(folder: Path) -> None:
     found = document(run(folder, "--json"))
     assert (found["straggler"], found["largest_candidate"]) == (None, None)
     assert "No statement about a straggler: no trace says which" in run(folder).stdout
+
+
+def test_files_that_were_left_out_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "rank11").mkdir()
+    (folder / "rank11" / "trace.json.gz").symlink_to(folder / "rank9" / "trace.json.gz")
+    for number in range(4):
+        synthetic.write(Path(f"part{number}.json"), synthetic.document([kernel(0, 1)], rank=number))
+    found = document(run(".", "--json"))
+    assert [row["rank"] for row in found["ranks"]] == [9, 10]
+    names = ["part0.json", "part1.json", "part2.json", "part3.json", "rank11/trace.json.gz"]
+    assert [row["file"] for row in found["left_out"]] == names
+    assert found["left_out"][4]["why"] == "a link, which is not followed; name it to read it"
+    result = run(".", "part0.json")
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    assert "left out: 3 JSON file(s) or link(s), part1.json, part2.json, part3.json: not named like a trace" in text
+    assert "left out: 1 JSON file(s) or link(s), rank11/trace.json.gz: a link" in text
+    assert "part0.json, part1.json, part2.json and 1 more: not named like a trace" in " ".join(run(".").stdout.split())
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "y/" * 2500 + "t.json"])
+def test_a_name_that_no_file_system_takes_costs_the_exit_code_and_not_the_others(folder: Path, name: str) -> None:
+    result = run(folder, name, "--json")
+    found = document(result)
+    assert result.exit_code == 1
+    assert [row["rank"] for row in found["ranks"]] == [9, 10]
+    assert found["errors"] == [{"file": name, "error": f"{name}: cannot be looked into (File name too long)"}]
+
+
+def test_what_may_not_be_entered_costs_the_exit_code_and_not_the_others(folder: Path) -> None:
+    closed = synthetic.write(folder / "rank3" / "trace.json", synthetic.document([kernel(0, 1)]))
+    closed.parent.chmod(0)
+    if os.access(closed.parent, os.X_OK):
+        pytest.skip("this user may enter any folder")
+    found = document(run(folder, closed, "--json"))
+    closed.parent.chmod(0o700)
+    assert [row["rank"] for row in found["ranks"]] == [9, 10]
+    assert [error["error"] for error in found["errors"]] == [
+        f"{path}: cannot be looked into (Permission denied)" for path in (closed.parent, closed)
+    ]
+
+
+def test_errors_name_files_as_they_were_typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "inner").mkdir()
+    (folder / "linked").symlink_to("inner")
+    synthetic.write(Path("inner/rank0/trace.json"), synthetic.document([kernel(0, 1)]))
+    os.link("inner/rank0/trace.json", "hard_rank0.json")
+    Path("inner/rank1.json").write_text("")
+    for typed in ("linked/rank0/trace.json", "hard_rank0.json", "./inner/../inner/rank1.json"):
+        assert Path(typed).exists()
+    found = document(run("linked/rank0/trace.json", "hard_rank0.json", "inner/../inner/rank1.json", "--json"))
+    errors = {error["file"]: error["error"] for error in found["errors"]}
+    assert set(errors) == {"linked/rank0/trace.json", "hard_rank0.json", "inner/../inner/rank1.json"}
+    assert all(error.startswith(f"{file}: ") for file, error in errors.items())
+    assert "among them . and linked, " in errors["hard_rank0.json"]
+
+
+def test_a_folder_of_runs_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    for run_id in ("01a", "01b", "01c"):
+        for rank in range(2):
+            content = synthetic.document([kernel(0, 1)], rank=rank, base_ns=int(run_id, 16) * 1_000_000)
+            synthetic.write(Path(f"results/{run_id}/traces/out/torch_profiler/rank{rank}/trace.json"), content)
+        Path(f"results/{run_id}/run.json").write_text("{}")
+    result = run("results", "--json")
+    assert (result.exit_code, document(result)["ranks"]) == (1, [])
+    told = "among them results/01a/traces/out/torch_profiler and results/01b/traces/out/torch_profiler, "
+    assert all(told in error["error"] for error in document(result)["errors"])
+    assert [row["rank"] for row in document(run("results/01b", "--json"))["ranks"]] == [0, 1]

@@ -1,10 +1,12 @@
 """Which files are traces, and which rank a path names."""
 
+import os
+import re
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from pytest_aorta.trace.discovery import find_traces, rank_in
+from pytest_aorta.trace.discovery import discover, find_traces, rank_in, tree_of
 
 
 def found(root: Path, *names: str) -> list[str]:
@@ -13,6 +15,13 @@ def found(root: Path, *names: str) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     return [path.relative_to(root).as_posix() for path in find_traces(root)]
+
+
+def left_out(root: Path) -> dict[str, str]:
+    """Give the first words of why each file was left out."""
+    return {
+        path.path.relative_to(root).as_posix(): re.split("[,;]| in ", path.why)[0] for path in discover(root).left_out
+    }
 
 
 def test_what_the_profiler_wrote_is_preferred(tmp_path: Path) -> None:
@@ -47,6 +56,7 @@ def test_no_link_is_followed_and_some_folders_are_passed_over(tmp_path: Path) ->
     (root / "trace_link.json").symlink_to(outside)
     (root / "folder").symlink_to(outside.parent)
     assert found(root) == ["rank0/trace.json"]
+    assert left_out(root) == {"folder": "a link", "trace_link.json": "a link"}
 
 
 def test_collected_copies_count_when_there_is_nothing_else(tmp_path: Path) -> None:
@@ -77,3 +87,67 @@ def test_a_file_is_its_own_answer(tmp_path: Path) -> None:
 )
 def test_rank_in_a_path(path: str, rank: int | None) -> None:
     assert rank_in(PurePosixPath(path)) == rank
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["trace_rank0.json", "rank1.json"], {"rank1.json": "not named like a trace (*.pt.trace.json"}),
+        (["rank0.pt.trace.json", "rank1.json"], {"rank1.json": "not named like a trace (*.pt.trace.json"}),
+        (
+            ["torch_profiler/rank0/t.json", "other/rank1/trace.json"],
+            {"other/rank1/trace.json": "outside of torch_profiler"},
+        ),
+        (
+            ["torch_profiler/a.pt.trace.json", "torch_profiler/b.json"],
+            {"torch_profiler/b.json": "beside an exported profile (*.pt.trace.json)"},
+        ),
+        (
+            ["torch_profiler/a.json", "combined_traces/torch_profiler/b.json"],
+            {"combined_traces/torch_profiler/b.json": "a copy"},
+        ),
+        (["rank0.json", "rank1.json", "notes.txt"], {}),
+        (["torch_profiler/a.json", "run.json", "metrics.json", "facts/node-0.json", "judgements/1/verdict.json"], {}),
+        (["combined_traces/node_0/torch_profiler/a.json", "run.json", "facts/node-0.json"], {}),
+        (["run.json", "rank1.json"], {}),
+    ],
+)
+def test_every_json_file_that_is_left_out_is_told(tmp_path: Path, names: list[str], expected: dict[str, str]) -> None:
+    traces = found(tmp_path, *names)
+    assert traces == [names[0]] if expected else traces
+    assert left_out(tmp_path) == expected
+
+
+def test_what_is_no_file_is_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "trace_1.json")
+    assert found(tmp_path, "trace_2.json") == ["trace_2.json"]
+    assert left_out(tmp_path) == {"trace_1.json": "no regular file"}
+
+
+def test_a_folder_that_cannot_be_entered_is_told(tmp_path: Path) -> None:
+    assert found(tmp_path, "rank0/trace.json") == ["rank0/trace.json"]
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(20):  # a path longer than the system takes
+        os.mkdir("x" * 250, dir_fd=here)
+        here, above = os.open("x" * 250, os.O_RDONLY, dir_fd=here), here
+        os.close(above)
+    os.close(here)
+    (unreadable,) = discover(tmp_path).unreadable
+    assert unreadable.why == "cannot be looked into (File name too long)"
+    assert found(tmp_path) == ["rank0/trace.json"]
+
+
+@pytest.mark.parametrize(
+    ("path", "tree"),
+    [
+        ("run1/torch_profiler/rank0/trace.json", "run1/torch_profiler"),
+        ("torch_profiler/run1/torch_profiler/trace.json", "torch_profiler/run1/torch_profiler"),
+        ("run1/out/rank0/trace.json", "run1/out"),
+        ("run1/out/iteration_100/rank0_trace.json", "run1/out"),
+        ("run1/rank_0/step5/trace.json", "run1"),
+        ("run1/trace.json", "run1"),
+        ("trace.json", "."),
+    ],
+)
+def test_tree_of_a_path(path: str, tree: str) -> None:
+    assert tree_of(PurePosixPath(path)) == PurePosixPath(tree)

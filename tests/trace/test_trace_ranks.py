@@ -80,13 +80,43 @@ def test_windows_of_one_profile_are_put_together(tmp_path: Path) -> None:
     [((kernel(9.999, 1),), "each covers a part of the same time"), ((step(1, 50, 1),), "only one has GPU events")],
 )
 def test_a_second_trace_of_a_rank_that_is_no_later_window_is_refused(tmp_path: Path, other: Any, said: str) -> None:
-    write(tmp_path / "x" / "trace.json", kernel(0, 10), rank=0)
-    write(tmp_path / "y" / "trace.json", *other, rank=0)
+    write(tmp_path / "x" / "trace_1.json", kernel(0, 10), rank=0)
+    write(tmp_path / "x" / "trace_2.json", *other, rank=0)
     write(tmp_path / "z" / "trace.json", kernel(0, 10), rank=1)
     found = summarize(tmp_path)
     assert [summary.rank for summary in found.ranks] == [1]
-    assert [error.file for error in found.errors] == ["x/trace.json", "y/trace.json"]
+    assert [error.file for error in found.errors] == ["x/trace_1.json", "x/trace_2.json"]
     assert all(said in error.error and error.error.startswith(error.file) for error in found.errors)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("{}/out/torch_profiler/rank0/t.json", "{}/out/torch_profiler"),
+        ("{}/trace_rank0.json", "{}"),
+        ("{}/traces/rank0/trace.json", "{}/traces"),
+    ],
+)
+def test_traces_of_several_runs_are_not_one_profile(tmp_path: Path, one: str, other: str) -> None:
+    for run in (1, 2, 3):
+        write(tmp_path / one.format(f"run{run}"), kernel(100 * run, 10), rank=0)
+    found = summarize(tmp_path)
+    assert (found.ranks, len(found.errors)) == ((), 3)
+    told = f"rank 0 has traces in 3 folders, among them {other.format('run1')} and {other.format('run2')}, "
+    assert all(told in error.error for error in found.errors)
+    assert all(error.error.endswith("name the folder of one run") for error in found.errors)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["torch_profiler/{}/rank0/t.json", "rank0/trace_{}.json", "iteration_{}/rank0_trace.json", "rank0/step{}/t.json"],
+)
+def test_windows_of_one_run_may_lie_in_folders_of_their_own(tmp_path: Path, name: str) -> None:
+    for window in (1, 2, 3):
+        write(tmp_path / "out" / name.format(window), kernel(100 * window, 10), rank=0)
+    found = summarize(tmp_path)
+    assert found.errors == ()
+    assert [len(rank.files) for rank in found.ranks] == [3]
 
 
 def test_two_processes_that_claim_one_rank_on_two_devices_are_refused(tmp_path: Path) -> None:
