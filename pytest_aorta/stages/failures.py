@@ -24,14 +24,14 @@ _ABORT = re.compile(
     r"terminate called |\s+what\(\): |Fatal Python error: |\*\*\* .* \*\*\*|.*\bAssertion .* failed"
     r"|(?:malloc|free|realloc|munmap_chunk)\(\): |double free or corruption|corrupted "
 )
-_REFUSAL = re.compile(r"^train\.py: ")
+_TRAINERS_WORD = re.compile(r"^train\.py: ")  # what it refuses, or why it failed
 _PEER_LOST = re.compile(
     r"connection (?:reset|closed) by peer|remote (?:worker|process) (?:hanging|crashing|exited)|broken pipe"
     r"|ncclRemoteError|socket (?:closed|timeout)|peer closed|connection was likely closed|caused pair closure"
     r"|timed out (?:waiting|after \d+ seconds waiting)|read timeout|wait timeout after|collective operation timeout"
     r"|watchdog caught|communicator was aborted|unhandled system error|failed to recv, got 0 bytes"
     r"|failed to pass monitoredBarrier|errors while waiting for send/recv|client socket has failed to connect"
-    r"|connection abort|no route to host",
+    r"|connection abort|no route to host|ended because rank \d+ failed",
     re.IGNORECASE,
 )
 _HANDLED = re.compile(r"\b(?:WARNING|WARN|INFO|DEBUG)\b|^\[?[WI]\d{4} ")
@@ -81,8 +81,9 @@ class Failures:
         text = _TORCH_MARK.sub("", line[mark.end() :] if mark else line)
         if mark is not None:
             local_rank = int(mark[1])
-            if _REFUSAL.match(text):
+            if said := _TRAINERS_WORD.match(text):
                 self.refusal = self.refusal or text.strip()[:_MAX_WORDS_CHARS]
+                self.words[local_rank] = text[said.end() :].strip()[:_MAX_WORDS_CHARS]
             elif _ERROR.match(text) or (_PEER_LOST.search(text) and not _HANDLED.search(text)):
                 self.words[local_rank] = text.strip()[:_MAX_WORDS_CHARS]
             elif text.strip():

@@ -28,7 +28,7 @@ def test_shipped_local_configuration_is_green(rig: Any, num_gpus: int) -> None:
     assert rig.letters() == "PPSPPSPPPP", output
     record = rig.record()
     assert record["products"]["Execution"]["ranks_seen"] == list(range(num_gpus))
-    assert record["products"]["Result"]["source"] == "GPU timeline of raw traces"
+    assert record["products"]["Result"]["source"] == "Timeline of raw traces"
     metrics = json.loads((rig.folder / "metrics.json").read_text("utf-8"))["metrics"]
     assert 0 < metrics["avg_compute_ratio"]["value"] <= 1
     assert metrics["step_time_ms_median"]["value"] > 0
@@ -50,8 +50,8 @@ def test_shipped_local_configuration_is_green(rig: Any, num_gpus: int) -> None:
     [
         ({"kind": "kill", "rank": 1, "step": 20}, "rank 1 was ended by SIGKILL"),
         ({"kind": "exit", "rank": 1, "step": 20, "exit_code": 13}, "rank 1 exited 13"),
-        ({"kind": "nan", "rank": 0, "step": 20}, "the loss is nan on rank 0 at step 20"),
-        ({"kind": "oom", "rank": 1, "step": 20}, "rank 1"),
+        ({"kind": "nan", "rank": 0, "step": 20}, "rank 0 exited 1: the loss is nan on rank 0 at step 20"),
+        ({"kind": "oom", "rank": 1, "step": 20}, "rank 1 exited 1: out of memory on rank 1 in step 20"),
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else "",
 )

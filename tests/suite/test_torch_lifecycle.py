@@ -56,6 +56,19 @@ def test_killed_rank_is_named_with_its_signal(rig: Any) -> None:
     assert "rank 1 was ended by SIGKILL" in rig.reason("test_run_benchmark")
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("nan", "the loss is nan on rank 1 at step 9, expected"), ("oom", "out of memory on rank 1 in step 9")],
+)
+def test_rank_that_cannot_go_on_is_named_in_the_trainers_words(rig: Any, kind: str, said: str) -> None:
+    rig.pytest(LOCAL, *inject(kind=kind, rank=1, step=9), code=1)
+
+    reason = rig.reason("test_run_benchmark")
+    assert reason.startswith("measured, bad: ")
+    assert f"rank 1 exited 1: {said}" in reason
+    assert reason.endswith("(1 more ranks ended after it)")
+
+
 def test_hanging_rank_is_shown_with_the_stacks_of_all(rig: Any) -> None:
     rig.pytest(LOCAL, *inject(kind="hang", rank=1, step=10), "--aorta-set=stall_seconds=20", code=1)
 

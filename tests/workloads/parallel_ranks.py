@@ -295,16 +295,18 @@ def measure_overflow(job: Job) -> dict[str, Any]:
 
 def measure_agreement(job: Job) -> dict[str, Any]:
     agreement = Agreement(job)
-    quiet = agreement.reach(0, failed=False)
-    signalled = agreement.reach(15 if job.rank == 1 else 0, failed=False)
-    failed = agreement.reach(0, failed=job.rank == 1)
-    both = agreement.reach(0, failed=True)
-    return {
-        "quiet": [quiet.signal, quiet.failed_rank],
-        "signalled": [signalled.signal, signalled.failed_rank],
-        "failed": [failed.signal, failed.failed_rank],
-        "both": [both.signal, both.failed_rank],
-    }
+    first = agreement.answer()
+    seen = {"first": [first.signal, first.failed_rank]}
+    for name, signal_number, failed in (
+        ("quiet", 0, False),
+        ("signalled", 15 if job.rank == 1 else 0, False),
+        ("failed", 0, job.rank == 1),
+        ("both", 0, True),
+    ):
+        agreement.tell(signal_number, failed=failed)
+        agreed = agreement.answer()
+        seen[name] = [agreed.signal, agreed.failed_rank]
+    return seen
 
 
 def main(folder: Path) -> None:

@@ -183,7 +183,13 @@ def test_overflow_on_one_rank_skips_the_step_on_all(ranks: list[dict[str, Any]],
 
 def test_all_ranks_learn_of_a_stop_and_of_the_lowest_failure(ranks: list[dict[str, Any]]) -> None:
     for rank in ranks:
-        assert rank["agreement"] == {"quiet": [0, None], "signalled": [15, None], "failed": [0, 1], "both": [0, 0]}
+        assert rank["agreement"] == {
+            "first": [0, None],
+            "quiet": [0, None],
+            "signalled": [15, None],
+            "failed": [0, 1],
+            "both": [0, 0],
+        }
 
 
 def test_hybrid_sharding_shards_in_a_node_and_averages_over_nodes(start_ranks: Start, tmp_path: Path) -> None:

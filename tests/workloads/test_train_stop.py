@@ -181,13 +181,14 @@ def test_a_loss_that_is_no_number_ends_the_job_with_one_sentence(
     fault = ["fault_injection.kind=nan", "fault_injection.rank=1", "fault_injection.step=4"]
     ended = start_ranks(tmp_path, tree / "train.py", *arguments(tiny_config, *fault, "training.grad_clip_norm=0"))
     assert ended.returncode == 1
-    sentences = [line for line in ended.stderr.splitlines() if line.startswith("train.py: ")]
+    sentences = {line for line in ended.stderr.splitlines() if line.startswith("train.py: ")}
     advice = "expected a finite number; lower optimizer.lr or check the device"
-    assert sentences == [f"train.py: the loss is nan on rank 1 at step 4, {advice}"]
-    assert [(end["exit"], end["steps"]) for end in last_lines(tmp_path, 2)] == [("failed", 4), ("failed", 4)]
+    own = f"train.py: the loss is nan on rank 1 at step 4, {advice}"
+    assert sentences == {own, "train.py: ended because rank 1 failed"}
+    assert [(end["exit"], end["steps"]) for end in last_lines(tmp_path, 2)] == [("failed", 5), ("failed", 5)]
     lines = (tmp_path / "out" / "rank_01_metrics.jsonl").read_text().splitlines()
-    assert json.loads(lines[-2])["loss"] is None
-    assert json.loads(lines[-2])["grad_norm"] is None
+    step = json.loads(lines[3])
+    assert (step["global_step"], step["loss"], step["grad_norm"]) == (4, None, None)
 
 
 def test_want_of_memory_ends_the_job_with_one_sentence(

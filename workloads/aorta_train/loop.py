@@ -117,6 +117,7 @@ class Loop:
     agreement: Agreement
     signals: StopSignals
     ending: Ending = field(default_factory=Ending)
+    _fault: str = ""
 
     def run(self) -> None:
         """Take all steps, or fewer when the ranks agree to stop.
@@ -129,12 +130,16 @@ class Loop:
         for global_step in range(1, self.num_steps + 1):
             self._step(meter, global_step)
             self.ending.num_steps = global_step
-            agreed = self._agree(self._report(meter.readings()), global_step)
+            self._report(meter.readings())
+            self._heed(self.agreement.answer())
+            self.agreement.tell(self.signals.received, failed=bool(self._fault))
             self.recorder.end_step()
-            if agreed.signal:
-                self.ending.signal = agreed.signal
+            if self.ending.signal:
                 break
-        self._agree(self._report(meter.readings(all_of_them=True)), self.ending.num_steps)
+        self._report(meter.readings(all_of_them=True))
+        self._heed(self.agreement.answer())
+        self.agreement.tell(self.signals.received, failed=bool(self._fault))
+        self._heed(self.agreement.answer())
 
     def _step(self, meter: Meter, global_step: int) -> None:
         timer = self.steps.timer
@@ -150,17 +155,15 @@ class Loop:
         facts = StepFacts(data.epoch, data.step, global_step, rate, num_samples, num_tokens, profiled)
         meter.end_step(facts, loss, norm, recording)
 
-    def _report(self, readings: Iterator[Reading]) -> str:
-        """Write finished steps; gives what is wrong with the first bad one, or nothing."""
-        fault = ""
+    def _report(self, readings: Iterator[Reading]) -> None:
+        """Write finished steps, and note what is wrong with the first bad one."""
         for reading in readings:
             self.step_log.write_step(reading, memory_peak_bytes(self.device))
             beat(reading, self.job, self.num_steps, self.work)
             step = reading.facts.global_step
             if step % self.options.training.log_interval == 0 or step == self.num_steps:
                 log.info("step %d/%d loss %.5f %.2f ms", step, self.num_steps, reading.loss, reading.step_ms)
-            fault = fault or self._fault_in(reading)
-        return fault
+            self._fault = self._fault or self._fault_in(reading)
 
     def _fault_in(self, reading: Reading) -> str:
         step = reading.facts.global_step
@@ -172,10 +175,11 @@ class Loop:
             return f"the norm of the gradients is {reading.grad_norm} at step {step}, {advice}"
         return ""
 
-    def _agree(self, fault: str, global_step: int) -> Agreed:
-        agreed = self.agreement.reach(self.signals.received, failed=bool(fault))
+    def _heed(self, agreed: Agreed) -> None:
+        """Do as the ranks agreed: go on, stop by a signal, or fail together."""
+        self.ending.signal = self.ending.signal or agreed.signal
         if agreed.failed_rank is None:
-            return agreed
+            return
         if agreed.failed_rank == self.job.rank:
-            raise TrainingFailed(fault)
-        raise TrainingFailed("")
+            raise TrainingFailed(self._fault)
+        raise TrainingFailed(f"ended because rank {agreed.failed_rank} failed")

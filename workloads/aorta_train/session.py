@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from collections.abc import Iterator
@@ -84,6 +85,8 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
                     loop.recorder,
                 ):
                     around.enter_context(one)
+                gc.collect()
+                gc.freeze()  # what is there now stays: the collector need not look at it again in every step
                 loop.run()
             if loop.ending.signal:
                 end["exit"] = "terminated"

@@ -9,9 +9,11 @@ import sys
 import threading
 from dataclasses import dataclass
 from types import FrameType, TracebackType
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from aorta_train.job import Job
 
@@ -83,17 +85,26 @@ class Agreed:
 class Agreement:
     """Tells every rank whether any of them wants to stop, so that all leave after the same step.
 
-    It runs over gloo in a group of its own: the host needs the answer, and must not wait for the GPU to get it.
+    It runs over gloo in a group of its own: the host needs the answer, and must not wait for the GPU to get it. Nor
+    does a rank wait for slower ones: what was told after a step is answered after the next.
     """
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._group = dist.new_group(backend="gloo")
+        self._told: tuple[Tensor, Any] | None = None
 
-    def reach(self, signal_number: int, failed: bool) -> Agreed:
-        """Give the highest signal that any rank received, and the lowest rank that failed."""
+    def tell(self, signal_number: int, failed: bool) -> None:
+        """Tell the others that this rank received a signal (0: none), or that it failed."""
         mine = self._job.world_size - self._job.rank if failed else 0
         flags = torch.tensor([signal_number, mine], dtype=torch.int32)
-        dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._group)
+        self._told = flags, dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
+
+    def answer(self) -> Agreed:
+        """Give the highest signal that any rank told of, and the lowest rank that failed; nothing before `tell`."""
+        if self._told is None:
+            return Agreed(signal=0, failed_rank=None)
+        (flags, work), self._told = self._told, None
+        work.wait()
         number, failure = (int(flag) for flag in flags)
         return Agreed(number, self._job.world_size - failure if failure else None)
