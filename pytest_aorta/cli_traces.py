@@ -97,6 +97,7 @@ def document(found: Summaries) -> dict[str, Any]:
             "num_matched": lateness.num_matched,
             "num_matchable": lateness.num_matchable,
             "num_unnamed": lateness.num_unnamed,
+            "by_name_only": lateness.by_name_only,
             "ranks": [asdict(rank) for rank in lateness.ranks],
             "bus_bandwidth": [asdict(row) for row in lateness.bandwidths],
         },

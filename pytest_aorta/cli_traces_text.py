@@ -110,9 +110,10 @@ def _lateness(found: Lateness | None) -> Iterator[str]:
     if found is None:
         return
     yield ""
-    yield (
-        f"Across ranks: {found.num_matched} of {found.num_matchable} collectives matched, {found.num_unnamed} without "
-        "metadata; times per step"
+    by_name = ", by the names of kernels only" if found.by_name_only else ""
+    yield from wrapped(
+        f"Across ranks: {found.num_matched} of {found.num_matchable} collectives matched{by_name}, {found.num_unnamed} "
+        "without metadata; times per step"
     )
     if any(rank.caused_delay_ms_per_step is not None for rank in found.ranks):
         yield from table(_LATENESS_HEADINGS, [_lateness_cells(rank) for rank in found.ranks])

@@ -52,7 +52,7 @@ class RankLateness:
 class Lateness:
     """What the ranks of a run say together. `why`: why nobody is named, or why nothing could be said.
 
-    `num_matched`, `num_matchable`, `num_unnamed`: collectives over all ranks, see Matching.
+    `num_matched`, `num_matchable`, `num_unnamed`, `by_name_only`: of the collectives of all ranks, see Matching.
     """
 
     matched_ratio: float | None = None
@@ -65,6 +65,7 @@ class Lateness:
     num_matched: int = 0
     num_matchable: int = 0
     num_unnamed: int = 0
+    by_name_only: bool = False
     why: str = ""
 
 
@@ -102,6 +103,7 @@ def analyze(columns: Sequence[RankColumns]) -> Lateness:
         num_matched=matching.num_matched,
         num_matchable=matching.num_matchable,
         num_unnamed=matching.num_unnamed,
+        by_name_only=matching.by_name_only,
         why=judged.why,
     )
 
@@ -117,8 +119,8 @@ def _why_nothing(ranks: Sequence[RankColumns], matching: Matching, waits: Sequen
         return f"only {ratio:.0%} of the collectives could be matched between ranks, expected 90% or more"
     if not waits:
         return (
-            "no trace says which operation its communication is"
-            if not any(message.is_named for rank in ranks for message in rank.messages)
+            "no trace says which operation its communication is, so it was matched by the names of kernels only"
+            if matching.by_name_only
             else "no all-reduce, all-gather, reduce-scatter or all-to-all was matched between ranks"
         )
     if not num_steps or not any(rank.step_times_ms for rank in ranks):

@@ -41,13 +41,15 @@ class Matching:
     """What was matched. Counts are over all ranks; send and receive are not matched and count nowhere.
 
     `num_matchable`: collectives of groups with two observed ranks or more, of which `num_matched` were found on all.
-    `num_unnamed`: communication that carries no metadata although that of some rank does.
+    `num_unnamed`: communication that carries no metadata. `by_name_only`: none carries any, so the names of kernels
+    were matched.
     """
 
     groups: tuple[Matched, ...]
     num_matched: int
     num_matchable: int
     num_unnamed: int
+    by_name_only: bool = False
 
     @property
     def matched_ratio(self) -> float | None:
@@ -67,7 +69,7 @@ def match(ranks: Sequence[RankColumns]) -> Matching:
     num_unnamed = 0
     for member, rank in enumerate(ranks):
         unnamed = np.array([not message.is_named for message in rank.messages], bool)
-        num_unnamed += int(unnamed[rank.message].sum()) if any_named and unnamed.size else 0
+        num_unnamed += int(unnamed[rank.message].sum()) if unnamed.size else 0
         for key, places in _groups_of(rank, any_named=any_named).items():
             by_group.setdefault(key, {})[member] = places
     groups = []
@@ -78,7 +80,7 @@ def match(ranks: Sequence[RankColumns]) -> Matching:
             groups.append(matched)
             num_matchable += sum(len(places) for places in of_member.values())
             num_matched += matched.where.size
-    return Matching(tuple(groups), num_matched, num_matchable, num_unnamed)
+    return Matching(tuple(groups), num_matched, num_matchable, num_unnamed, num_unnamed > 0 and not any_named)
 
 
 def _groups_of(rank: RankColumns, *, any_named: bool) -> dict[_Key, Places]:

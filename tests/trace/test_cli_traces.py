@@ -188,7 +188,10 @@ def test_when_nobody_is_named_the_reason_and_the_largest_candidate_are(tmp_path:
 def test_of_ranks_that_share_nothing_nothing_is_said(folder: Path) -> None:
     found = document(run(folder, "--json"))
     assert (found["straggler"], found["largest_candidate"]) == (None, None)
-    assert "No statement about a straggler: no trace says which" in run(folder).stdout
+    assert (found["lateness"]["num_unnamed"], found["lateness"]["by_name_only"]) == (2, True)
+    text = " ".join(run(folder).stdout.split())
+    assert "2 of 2 collectives matched, by the names of kernels only, 2 without metadata; times per step" in text
+    assert "No statement about a straggler: no trace says which" in text
 
 
 def test_files_that_were_left_out_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

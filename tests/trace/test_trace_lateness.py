@@ -146,10 +146,15 @@ def test_below_nine_tenths_matched_nothing_is_said() -> None:
     assert found.why == "only 53% of the collectives could be matched between ranks, expected 90% or more"
 
 
+NO_OPERATION = "no trace says which operation its communication is"
+
+
 def test_without_metadata_nobody_is_named() -> None:
     found = lateness_of(Job(planted=(Planted(3, "compute", 0.1),), named=False))
     assert (found.straggler, found.matched_ratio) == (None, 1.0)
-    assert found.why == "no trace says which operation its communication is"
+    assert found.why == f"{NO_OPERATION}, so it was matched by the names of kernels only"
+    assert found.by_name_only
+    assert found.num_unnamed == found.num_matchable > 0
 
 
 def test_one_rank_without_metadata_is_seen_in_the_ratio() -> None:
@@ -191,7 +196,7 @@ def test_columns_that_travelled_as_bytes_give_the_same() -> None:
         pytest.param(
             [kernel(0, 10), kernel(10, 5, COMMUNICATION)],
             2,
-            "no trace says which operation its communication is",
+            f"{NO_OPERATION}, so it was matched by the names of kernels only",
             id="unnamed",
         ),
     ],

@@ -113,7 +113,7 @@ def test_communication_without_metadata_is_left_out_when_other_has_it() -> None:
     unnamed = kernel(5, 2, COMMUNICATION)
     found = match([rank_of(unnamed, collective(10, 1)), rank_of(collective(10, 1))])
     assert pairs(found) == [[1], [0]]
-    assert (found.num_unnamed, found.matched_ratio) == (1, 1.0)
+    assert (found.num_unnamed, found.matched_ratio, found.by_name_only) == (1, 1.0, False)
 
 
 def test_communication_without_metadata_is_matched_when_no_rank_has_any() -> None:
@@ -123,7 +123,8 @@ def test_communication_without_metadata_is_matched_when_no_rank_has_any() -> Non
     ]
     found = match(ranks)
     assert pairs(found) == [[1, 2, 3], [0, 1, 2]]
-    assert (found.num_unnamed, found.num_matched, found.num_matchable) == (0, 6, 7)
+    assert (found.num_unnamed, found.num_matched, found.num_matchable) == (7, 6, 7)
+    assert found.by_name_only
 
 
 def test_each_window_of_a_profile_is_matched_from_its_own_end() -> None:
