@@ -110,6 +110,8 @@ class _Loading:
         resolved = self._suite(suite, cluster)
         if self.faults or model is None or cluster is None or thresholds is None:
             raise ConfigError(self._told())
+        if model.workload is not None and not model.workload.traces:
+            self.warnings.append("workload.traces is absent: traces are looked for below folders torch_profiler only")
         if model.container is not None:
             self.warnings[:0] = ignored_warnings(model.container.runtime, ("container", "runtime"))
         return Settings(

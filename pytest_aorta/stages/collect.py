@@ -170,6 +170,14 @@ def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], a
         local.unlink(missing_ok=True)
 
 
+def _what_to_look_at(run: RunContext, host: Host) -> str:
+    look = f"look at {run.folder.phase_log(PHASE, host.rank)}: did it get as far as its profiled steps?"
+    workload = run.settings.config.workload
+    if workload is None or workload.traces:
+        return look
+    return f"say by workload.traces where its traces lie; if that is not it, {look}"
+
+
 def _checks(
     run: RunContext, hosts: tuple[Host, ...], errors: Mapping[str, str], usable: Mapping[str, object]
 ) -> Iterator[Check]:
@@ -181,9 +189,7 @@ def _checks(
             reason=error,
             host=host.name,
             fault="rig",
-            next_step=f"look at {run.folder.phase_log(PHASE, host.rank)}: did it get as far as its profiled steps?"
-            if error
-            else "",
+            next_step=_what_to_look_at(run, host) if error else "",
         )
     if not usable:
         yield Check(

@@ -81,9 +81,9 @@ class Failures:
         text = _TORCH_MARK.sub("", line[mark.end() :] if mark else line)
         if mark is not None:
             local_rank = int(mark[1])
-            if said := _TRAINERS_WORD.match(text):
+            if trainer := _TRAINERS_WORD.match(text):
                 self.refusal = self.refusal or text.strip()[:_MAX_WORDS_CHARS]
-                self.words[local_rank] = text[said.end() :].strip()[:_MAX_WORDS_CHARS]
+                self.words[local_rank] = text[trainer.end() :].strip()[:_MAX_WORDS_CHARS]
             elif _ERROR.match(text) or (_PEER_LOST.search(text) and not _HANDLED.search(text)):
                 self.words[local_rank] = text.strip()[:_MAX_WORDS_CHARS]
             elif text.strip():

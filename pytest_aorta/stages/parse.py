@@ -146,12 +146,15 @@ def _straggler(lateness: Lateness | None) -> Iterator[str]:
 
 def _unreadable(summaries: Summaries) -> Iterator[Check]:
     for error in summaries.errors:
+        name = Path(error.file).name
         yield Check(
-            label=f"[evidence] (check=trace, file={Path(error.file).name})",
+            label=f"[evidence] (check=trace, file={name})",
             state="failed",
             fault="rig",
             subtest=False,
-            reason=f"{error.file}{error.error.removeprefix(Path(error.file).name)}",
+            reason=error.error
+            if error.error.startswith(error.file)
+            else f"{error.file}{error.error.removeprefix(name)}",
             next_step="was the rank killed while it wrote its trace? If it is no trace, narrow workload.traces",
         )
 

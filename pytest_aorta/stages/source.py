@@ -10,13 +10,14 @@ from pytest_aorta.config.model import RunConfig
 from pytest_aorta.errors import StageError
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.stages.analyze import OUTPUT
-from pytest_aorta.trace.discovery import find_traces
+from pytest_aorta.trace.discovery import Discovery, discover
 from pytest_aorta.trace.ranks import Progress, Summaries, summarize
 from pytest_aorta.trace.sources import tracelens
 from pytest_aorta.trace.sources.choice import Parser, why_unusable
 from pytest_aorta.trace.sources.workbooks import find_workbooks
 
 REPORTS = "individual_reports"
+MAX_NAMED = 3
 
 
 def unusable_parser(config: RunConfig) -> Iterator[PathFault]:
@@ -46,7 +47,9 @@ def read_ranks(
         StageError: the Excel reports were asked for, and there is none of this run.
     """
     parser = run.settings.config.analysis.parser
-    traces = find_traces(root) if files is None else list(files)
+    found_here = discover(root) if files is None else Discovery(tuple(files))
+    traces = list(found_here.traces)
+    notes = _left_out(root, found_here)
     if parser == "excel" or (
         parser == "auto" and len(run.settings.hosts) == 1 and _writes_reports(run.settings.config)
     ):
@@ -57,17 +60,31 @@ def read_ranks(
         if reports and not why:
             summaries = summarize(folder, reports, parser="excel", on_progress=on_progress)
             if summaries.ranks or parser == "excel":
-                return summaries, ()
+                return summaries, notes
             why = "; ".join(error.error for error in summaries.errors)
         if parser == "excel":
             raise StageError(f"no Excel report of this run: {why or f'none in {folder}'}; look at test_analyze")
-        return summarize(root, traces, on_progress=on_progress, with_lateness=True), _instead_of_reports(why)
+        instead = _instead_of_reports(why)
+        return summarize(root, traces, on_progress=on_progress, with_lateness=True), (*notes, *instead)
     if parser == "tracelens":
         jobs = tracelens.num_jobs(traces)
         found = summarize(root, traces, parser=parser, jobs=jobs, on_progress=on_progress)
-        return found, (f"TraceLens is that of {tracelens.find()}",)
+        return found, (*notes, f"TraceLens is that of {tracelens.find()}")
     timeline: Parser = "timeline" if parser == "auto" else parser
-    return summarize(root, traces, parser=timeline, on_progress=on_progress, with_lateness=True), ()
+    return summarize(root, traces, parser=timeline, on_progress=on_progress, with_lateness=True), notes
+
+
+def _left_out(root: Path, found: Discovery) -> tuple[str, ...]:
+    """Say which collected files were not read, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for one in (*found.left_out, *found.unreadable):
+        by_reason.setdefault(one.why, []).append(one.path.relative_to(root).as_posix())
+    return tuple(f"not read: {_some(names)}: {why}" for why, names in by_reason.items())
+
+
+def _some(names: Sequence[str]) -> str:
+    left = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
 def _writes_reports(config: RunConfig) -> bool:

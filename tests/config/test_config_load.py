@@ -362,3 +362,9 @@ def test_the_redacted_copy_of_a_configuration_is_not_taken_for_one(site: Site, p
     cluster = {**TWO_NODES, "password": "<redacted>"} if place == "cluster" else TWO_NODES
     faults = site.minimal_faults(container=container, multi_node={"extra_env": env}, cluster=cluster)
     assert ["stands where a secret was" in message for message in faults.values()] == [True]
+
+
+def test_a_workload_without_a_glob_for_its_traces_is_warned_of(site: Site) -> None:
+    assert site.minimal(workload={"command": ["train"], "traces": "out/*.json"}).warnings == ()
+    (warning,) = site.minimal(workload={"command": ["train"]}).warnings
+    assert warning.startswith("workload.traces is absent")
