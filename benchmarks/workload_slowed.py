@@ -1,0 +1,94 @@
+"""The bundled trainer with one rank made slow on purpose, started by torchrun as `train.py` is.
+
+    torchrun --nproc_per_node 2 benchmarks/workload_slowed.py HOW RANK MS CONFIG [overrides ...]
+
+HOW: `none`; `host` sleeps MS in every step; `kernels` enqueues matrix products that last about MS; `pinned` binds the
+rank's process to one core, which a busy process shares.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workloads"))
+
+from aorta_train.loop import Steps
+from aorta_train.main import main as train
+
+ROWS = 2048
+
+
+def main(arguments: list[str]) -> int:
+    """Slow this rank down if it is the one, and train."""
+    how, rank, milliseconds, config, *overrides = arguments
+    if how != "none" and int(os.environ["RANK"]) == int(rank):
+        SLOWED[how](float(milliseconds))
+    return train(["--config", config, "--override", *overrides])
+
+
+def _host(milliseconds: float) -> None:
+    _before_each_step(lambda: time.sleep(milliseconds / 1000))
+
+
+def _kernels(milliseconds: float) -> None:
+    work: list[Any] = []
+
+    def multiply() -> None:
+        if not work:
+            left = torch.randn(ROWS, ROWS, device="cuda", dtype=torch.bfloat16)
+            work.extend([left, _products_of(left, milliseconds)])
+        for _ in range(work[1]):
+            torch.mm(work[0], work[0])
+
+    _before_each_step(multiply)
+
+
+def _products_of(matrix: torch.Tensor, milliseconds: float) -> int:
+    """Count the products that last so long."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    for _ in range(20):
+        torch.mm(matrix, matrix)
+    begin.record()
+    for _ in range(50):
+        torch.mm(matrix, matrix)
+    end.record()
+    end.synchronize()
+    return max(1, round(milliseconds / (begin.elapsed_time(end) / 50)))
+
+
+def _pinned(milliseconds: float) -> None:
+    core = min(os.sched_getaffinity(0))
+    busy = multiprocessing.get_context("spawn").Process(target=_keep_busy, args=(core,), daemon=True)
+    busy.start()
+    os.sched_setaffinity(0, {core})
+
+
+def _keep_busy(core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    parent = os.getppid()
+    while os.getppid() == parent:
+        sum(range(100_000))
+
+
+def _before_each_step(slow_down: Callable[[], None]) -> None:
+    take = Steps.take
+
+    def slowed(self: Steps, *arguments: Any) -> Any:
+        slow_down()
+        return take(self, *arguments)
+
+    Steps.take = slowed  # type: ignore[method-assign,assignment]
+
+
+SLOWED = {"host": _host, "kernels": _kernels, "pinned": _pinned}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
