@@ -61,7 +61,7 @@ def _products_of(matrix: torch.Tensor, milliseconds: float) -> int:
         torch.mm(matrix, matrix)
     end.record()
     end.synchronize()
-    return max(1, round(milliseconds / (begin.elapsed_time(end) / 50)))
+    return max(1, round(milliseconds * 50 / float(begin.elapsed_time(end))))
 
 
 def _pinned(milliseconds: float) -> None:
