@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 COUNTS = ("num_", "kernel_log_notes")
 
 State = Literal["passed", "failed", "warned", "not_judged"]
+Account = Literal["cluster", "rig", "workload", "config"]
 GateKind = Literal["max", "min", "within"]
 
 
@@ -46,7 +47,7 @@ class Check(BaseModel):
     unit: str = ""
     gate: Bound | None = None
     host: str | None = None
-    fault: Literal["cluster", "rig", "workload", "config"] = "cluster"
+    fault: Account = "cluster"
     next_step: str = ""
     subtest: bool = True
 

@@ -1,0 +1,184 @@
+"""Cross-checks: whether the traces and step logs of all ranks tell of one whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_aorta.checks import Account, Check
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.run.products import Artifacts
+from pytest_aorta.trace.ranks import Summaries
+from pytest_aorta.trace.step_log import StepLog
+from pytest_aorta.trace.summary import RankSummary
+
+MAX_NAMED = 16
+
+
+def cross_checks(
+    settings: Settings, artifacts: Artifacts, summaries: Summaries, logs: Sequence[StepLog]
+) -> Iterator[Check]:
+    """Give what is wrong, or cannot be told, about the ranks of a run."""
+    yield from _unreadable(summaries)
+    yield from _missing_check(settings, missing_ranks(settings, summaries.ranks, logs))
+    yield from _unknown_size(settings, summaries.ranks, logs)
+    yield from _without_communication(summaries)
+    yield from _without_gpu(artifacts, summaries.ranks)
+    yield from _empty(summaries.ranks)
+    yield from _checksums(logs)
+    if logs and artifacts.completed:
+        yield from _step_logs(summaries.ranks, logs)
+
+
+def _failed(check: str, reason: str, next_step: str, fault: Account = "cluster") -> Check:
+    label = f"[evidence] (check={check})"
+    return Check(label=label, state="failed", subtest=False, fault=fault, reason=reason, next_step=next_step)
+
+
+def missing_ranks(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> set[int]:
+    """Give the ranks without a trace: of nodes x processes, or of the world that traces and step logs tell of."""
+    expected = _world_size(settings, ranks, logs)
+    return set(range(expected)) - {rank.rank for rank in ranks if rank.rank is not None}
+
+
+def _world_size(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> int:
+    """Give how many ranks there should be; 0: nobody says."""
+    workload = settings.config.workload
+    if workload is not None and workload.launcher == "none":
+        sizes = [rank.world_size or 0 for rank in ranks] + [step_log.world_size or 0 for step_log in logs]
+        return max(sizes, default=0)
+    collects_head_only = settings.suite == "single" or not settings.config.multi_node.collect_traces
+    return (1 if collects_head_only else len(settings.cluster.hosts)) * settings.nproc_per_node
+
+
+def _unknown_size(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> Iterator[Check]:
+    if not _world_size(settings, ranks, logs):
+        yield Check(
+            label="[evidence] (check=missing_ranks)",
+            state="not_judged",
+            subtest=False,
+            reason=f"whether {len(ranks)} ranks are all: no trace and no step log tells a world_size",
+        )
+
+
+def _unreadable(summaries: Summaries) -> Iterator[Check]:
+    for error in summaries.errors:
+        name = Path(error.file).name
+        yield _failed(
+            f"trace, file={name}",
+            error.error if error.error.startswith(error.file) else f"{error.file}{error.error.removeprefix(name)}",
+            "was the rank killed while it wrote its trace? If it is no trace, narrow workload.traces",
+            "rig",
+        )
+
+
+def _missing_check(settings: Settings, missing: set[int]) -> Iterator[Check]:
+    if missing:
+        per_node = settings.nproc_per_node
+        hosts = settings.cluster.hosts
+        where = sorted({hosts[rank // per_node].name for rank in missing if rank // per_node < len(hosts)})
+        on = f" (on {', '.join(where)})" if where else ""
+        yield _failed(
+            "missing_ranks",
+            f"no trace of rank {_names(sorted(missing))}{on}; metrics are those of the others",
+            "see the logs of these ranks, or correct gpus_per_node and nproc_per_node",
+            "rig",
+        )
+
+
+def _without_communication(summaries: Summaries) -> Iterator[Check]:
+    silent = [rank for rank in summaries.ranks if rank.lacks_communication]
+    if silent:
+        yield _failed(
+            "communication",
+            f"no communication in the trace of rank {_names([rank.rank for rank in silent])} although the world has "
+            f"{silent[0].world_size} ranks",
+            "does the workload really train together? Check its distributed mode",
+            "workload",
+        )
+
+
+def _without_gpu(artifacts: Artifacts, ranks: Sequence[RankSummary]) -> Iterator[Check]:
+    without = [rank for rank in ranks if not rank.num_gpu_events and rank.source != "excel"]
+    if without and artifacts.accelerator != "cpu":
+        yield _failed(
+            "gpu_events",
+            f"no GPU event in the trace of rank {_names([rank.rank for rank in without])} although accelerator is "
+            f"{artifacts.accelerator}",
+            "check that the profiler records GPU activity (permissions, another profiler attached)",
+            "rig",
+        )
+
+
+def _checksums(logs: Sequence[StepLog]) -> Iterator[Check]:
+    """Ranks that hold the same weights must agree on them at the end."""
+    sums: dict[str, list[int]] = {}
+    for step_log in logs:
+        if step_log.weights_checksum is not None:
+            sums.setdefault(step_log.weights_checksum, []).append(step_log.rank)
+    silent = [log.rank for log in logs if log.weights_checksum is None and log.final.get("exit") == "completed"]
+    if sums and silent:
+        yield _failed(
+            "weights_checksum",
+            f"rank {_names(silent)} completed without a checksum of its weights, which other ranks gave",
+            "look at the logs of these ranks: could they gather their weights?",
+        )
+    if len(sums) > 1:
+        sizes = sorted(len(ranks) for ranks in sums.values())
+        by_size = sorted(sums.values(), key=len)
+        others = "; ".join(f"ranks {_names(ranks)}" for ranks in by_size)
+        alone = f"; rank {_names(by_size[0])} stands alone" if sizes[0] < sizes[1] and sizes[0] * 2 < sum(sizes) else ""
+        yield _failed(
+            "weights_checksum",
+            f"the ranks ended with {len(sums)} different sets of weights: {others}{alone}",
+            "suspect silent data corruption: run again, and if it repeats test these hosts one by one",
+        )
+
+
+def _step_logs(ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> Iterator[Check]:
+    """In a run that ended well every rank logged every step and its own good end."""
+    told_end = any(log.final for log in logs)
+    every_step = {step.number for log in logs for step in log.steps}
+    problems = []
+    for told in logs:
+        num_steps = len({step.number for step in told.steps})
+        if told.final.get("exit", "completed") != "completed":
+            problems.append(f"rank {told.rank} ended as {told.final['exit']}")
+        elif told_end and not told.final:
+            problems.append(f"rank {told.rank} did not log its end")
+        if num_steps < len(every_step):
+            problems.append(f"rank {told.rank} logged {num_steps} of {len(every_step)} steps")
+        if told.num_bad_losses:
+            problems.append(f"the loss of rank {told.rank} is no finite number in {told.num_bad_losses} steps")
+        if told.repeated:
+            problems.append(f"rank {told.rank} tells step {told.repeated[0]} more than once")
+        if told.num_lost:
+            problems.append(f"{told.num_lost} lines of rank {told.rank} cannot be read")
+    with_trace, with_log = {rank.rank for rank in ranks if rank.rank is not None}, {log.rank for log in logs}
+    if with_trace - with_log:
+        problems.append(f"rank {_names(sorted(with_trace - with_log))} has a trace but no step log")
+    if with_log - with_trace:
+        problems.append(f"rank {_names(sorted(with_log - with_trace))} has a step log but no trace")
+    if problems:
+        yield _failed(
+            "step_log",
+            "step logs: " + "; ".join(problems[:MAX_NAMED]),
+            "see the logs of these ranks: did they stop early, or write elsewhere?",
+            "workload",
+        )
+
+
+def _empty(ranks: Sequence[RankSummary]) -> Iterator[Check]:
+    without = [rank.rank for rank in ranks if not rank.total_time_us]
+    if without:
+        yield _failed(
+            "trace",
+            f"the trace of rank {_names(without)} spans no time at all or has no steps; nothing was measured",
+            "look at the trace: are its events without durations, was the profiler ever in its active steps?",
+            "rig",
+        )
+
+
+def _names(ranks: Sequence[int | None]) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:MAX_NAMED])
+    return f"{shown}, ..." if len(ranks) > MAX_NAMED else shown
