@@ -68,7 +68,9 @@ def endless(tmp_path: Path) -> Iterator[list[Endless]]:
 def test_whatever_ends_the_reader_ends_its_processes(
     endless: list[Endless], program: str, number: signal.Signals
 ) -> None:
-    command = [sys.executable, "-c", program, "traces", "--jobs=2", *(str(file.path) for file in endless)]
+    # What started the tests may ignore some of them (nohup does), and what is ignored stays so in what we start.
+    as_usual = ["env", "--default-signal=HUP,INT,TERM"]
+    command = [*as_usual, sys.executable, "-c", program, "traces", "--jobs=2", *(str(file.path) for file in endless)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
         try:
             for file in endless:

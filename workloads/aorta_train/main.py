@@ -39,11 +39,11 @@ def main(argv: Sequence[str]) -> int:
     except Refusal as refusal:
         if os.environ.get("LOCAL_RANK", "0") == "0":
             for fault in refusal.faults:
-                print(f"train.py: {fault}", file=sys.stderr)
+                _say(fault)
         return EXIT_REFUSED
     except TrainingFailed as failure:
         if str(failure):
-            print(f"train.py: {failure}", file=sys.stderr)
+            _say(str(failure))
         leave(EXIT_FAILED)
 
 
@@ -70,6 +70,11 @@ def _run(arguments: argparse.Namespace) -> int:
     session: Any = importlib.import_module("aorta_train.session")
     exit_code: int = session.run(options, job, output_dir, arguments.enable_rocm_metrics)
     return exit_code
+
+
+def _say(sentence: str) -> None:
+    """Say a sentence by one write: the ranks share a stream, and torchrun starts them unbuffered."""
+    sys.stderr.write(f"train.py: {sentence}\n")
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
