@@ -49,19 +49,21 @@ class _TracesCommand(click.Command):
 
 
 @click.command("traces", cls=_TracesCommand, epilog=_EPILOG)
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, also when something is wrong.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes to read with; default: one a core, when it pays.")
 @click.pass_context
-def traces(context: click.Context, paths: Sequence[Path], *, as_json: bool, jobs: int | None) -> None:
+def traces(context: click.Context, paths: Sequence[str], *, as_json: bool, jobs: int | None) -> None:
     """Say where the GPU time of profiler traces went: files, or folders that are searched for them.
 
     PATH may also be a run: `last`, or an id or its beginning, as `aorta runs` shows it.
 
     Exit code 1 when a file could not be read (the others are shown), 2 when a path does not exist.
     """
-    paths = [path if _exists(path) else _of_run(path) for path in paths]
-    absent = [path for path in paths if not _exists(path)]
+    if "" in paths:
+        raise click.BadParameter("a path is empty; name a file, a folder or a run", param_hint="PATH")
+    named = [path if _exists(path) else _of_run(path) for path in map(Path, paths)]
+    absent = [path for path in named if not _exists(path)]
     if absent:
         errors = tuple(
             FileError(str(path), f"{path}: no such file or folder, nor a run; expected traces or folders with some")
@@ -69,7 +71,7 @@ def traces(context: click.Context, paths: Sequence[Path], *, as_json: bool, jobs
         )
         _show(Summaries((), errors), as_json=as_json)
         context.exit(2)
-    found = _read(paths, jobs)
+    found = _read(named, jobs)
     _show(found, as_json=as_json)
     context.exit(1 if found.errors else 0)
 
@@ -118,7 +120,9 @@ def _of_run(name: Path) -> Path:
     """Give the folder of the run of this name in the usual places, or the name itself when there is none."""
     try:
         folder = find_run(str(name), Path(_REPORTS), Path(DEFAULT_OUTPUT)).path
-    except ConfigError:
+    except ConfigError as error:
+        if "runs begin with it" in str(error):
+            raise click.BadParameter(str(error), param_hint="PATH") from error
         return name
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 

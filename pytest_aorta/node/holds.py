@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 
@@ -17,22 +18,34 @@ class Holds:
     def take(self, path: str) -> Answer:
         """Hold a folder; `held` is False where the file system has no locks.
 
+        The folders above it are shared with others that work below them, so that nobody holds one of those meanwhile.
+
         Raises:
-            CommandError: another program holds it, or it cannot be opened.
+            CommandError: another program holds the folder, one above it or one below, or it cannot be opened.
         """
+        path = os.path.realpath(path)
         if path in self._descriptors:
             return {"held": True}
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            held = self._lock(path, fcntl.LOCK_EX)
         except OSError as error:
             raise CommandError("failed", f"{path} cannot be opened: {error.strerror}") from error
+        above = os.path.dirname(path)
+        while held and above != os.path.dirname(above):
+            with contextlib.suppress(OSError):  # one that this user cannot open is left out
+                self._lock(above, fcntl.LOCK_SH)
+            above = os.path.dirname(above)
+        return {"held": held}
+
+    def _lock(self, path: str, kind: int) -> bool:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise CommandError("failed", f"another run that is going on works in {path}") from None
+            raise CommandError("failed", f"another run that is going on works in {path}, or below it") from None
         except OSError:
             os.close(descriptor)
-            return {"held": False}
+            return False
         self._descriptors[path] = descriptor
-        return {"held": True}
+        return True

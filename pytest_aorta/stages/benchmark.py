@@ -26,8 +26,7 @@ PHASE = "benchmark"
 def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, fabric: Fabric, rccl: Rccl) -> Execution:
     """Run the workload once; an Execution exists from just before the launch, whatever happens then."""
     settings = run.settings
-    # Another run that writes into the same folder would have its traces taken for ours.
-    run.ask_head(Ask("hold", {"path": tree.root[run.head.name]}))
+    unheld = _hold(run, tree)
     env = environment(settings, containers.accelerator)
     port = _port(run)
     floors = _floors(run, tree)
@@ -76,7 +75,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
             "ranks_seen": tuple(sorted(watch.ranks)),
             "checks": tuple(checks),
             "kernel_log_notes": kernel.num_notes,
-            "notes": tuple(kernel.warnings),
+            "notes": (*unheld, *kernel.warnings),
         }
     )
 
@@ -91,6 +90,14 @@ def plan(settings: Settings) -> Iterator[Step]:
         yield Step(host.name, " ".join(command))
         if settings.config.kernel_log.enabled:
             yield Step(host.name, "dmesg (as root, else sudo -n dmesg), lines since launch")
+
+
+def _hold(run: RunContext, tree: WorkloadTree) -> tuple[str, ...]:
+    """Keep the workload's folder for this run: traces of another one in it would be taken for ours."""
+    root = tree.root[run.head.name]
+    if tree.source == "bundled" or run.ask_head(Ask("hold", {"path": root}))["held"]:
+        return ()
+    return (f"{run.head.name}: {root} has no locks; nothing keeps other runs out of it meanwhile",)
 
 
 def _port(run: RunContext) -> int:

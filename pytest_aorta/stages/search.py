@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import itertools
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +15,7 @@ from pytest_aorta.fleet.fleet import Answers
 from pytest_aorta.run.context import RunContext
 
 TRACE_FOLDER = "torch_profiler"
+_ANY_FOLDERS = "(?:[^/]+/)*"
 STEP_LOGS = "rank_*_metrics.jsonl"
 EXCLUDED = ("combined_traces", ".cvs-aorta", ".git", "__pycache__")
 # A file server's clock may lag behind the node's; on this machine itself only the clock's coarse ticks count.
@@ -75,8 +78,25 @@ def is_trace(settings: Settings, path: str) -> bool:
     """Tell whether a found file (path relative to the root) is a trace of this workload."""
     workload = settings.config.workload
     if workload is not None and workload.traces:
-        return fnmatch.fnmatchcase(path, workload.traces.replace("**/", "*"))
+        return _pattern(workload.traces).fullmatch(path) is not None
     return f"/{TRACE_FOLDER}/" in f"/{path}"
+
+
+@functools.cache
+def _pattern(glob: str) -> re.Pattern[str]:
+    """Give a glob as a pattern: `**` stands for any folders or none, everything else stays within one name."""
+    *folders, name = (_ANY_FOLDERS if part == "**" else _within(part) for part in glob.split("/"))
+    if name == _ANY_FOLDERS:
+        name = ".*"
+    return re.compile("".join(part if part == _ANY_FOLDERS else f"{part}/" for part in folders) + name, re.DOTALL)
+
+
+def _within(part: str) -> str:
+    """Give the pattern of one name; wildcards do not reach over a slash."""
+    return "".join(
+        "[^/]*" if piece.startswith("*") else "[^/]" if piece == "?" else fnmatch.translate(piece)[4:-3]
+        for piece in re.split(r"(\*+|\?)", part)
+    )
 
 
 def tree_of(path: str) -> str:

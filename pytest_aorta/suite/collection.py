@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import _pytest.main
+import _pytest.mark
 import pytest
 from _pytest.fixtures import FuncFixtureInfo
 
@@ -64,6 +66,12 @@ def in_table_order(items: list[pytest.Item], stages: Sequence[Stage]) -> None:
     own = [item for item in items if isinstance(item, StageItem)]
     own.sort(key=lambda item: place[item.stage.test])
     items[:] = [*own, *(item for item in items if not isinstance(item, StageItem))]
+
+
+def select_as_pytest_does(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Leave the items that --deselect, -k and -m select; pytest asks them of what conftests have left only."""
+    _pytest.main.pytest_collection_modifyitems(items, config)
+    _pytest.mark.pytest_collection_modifyitems(items, config)
 
 
 def _own_fixtures(suite: StageSuite, function: Callable[..., object]) -> FuncFixtureInfo:

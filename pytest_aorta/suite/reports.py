@@ -26,6 +26,7 @@ class Reports:
     own_html: bool = False
     own_junit: bool = False
     own_log: bool = False
+    stale: tuple[Path, ...] = ()
     _held: list[int] = field(default_factory=list)
 
     def hold(self) -> None:
@@ -52,10 +53,12 @@ class Reports:
             os.close(self._held.pop())
 
     def begin(self, config: pytest.Config) -> None:
-        """Begin the text log; until now the last run's is there."""
+        """Begin the text log, and take away reports of earlier runs that this one does not write anew."""
         writer = config.pluginmanager.get_plugin("logging-plugin")
         if self.own_log and writer is not None:
             writer.set_log_path(str(self.log))
+        for stale in self.stale:
+            stale.unlink(missing_ok=True)
 
     def withdraw(self, config: pytest.Config) -> None:
         """Take our files back from pytest's writers, because no stage is run: the last run's reports stay."""
@@ -99,8 +102,10 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
     if config.pluginmanager.has_plugin("logging") and not getattr(option, "log_file", None):
         option.log_file_level = option.log_file_level or "INFO"
         own_log = True
+    named = {"html": getattr(option, "htmlpath", None), "xml": getattr(option, "xmlpath", None)}
     return Reports(
         folder=folder,
+        stale=tuple(folder / f"{stem}.{kind}" for kind, path in named.items() if not path),
         html=_given(option, "htmlpath"),
         junit=_given(option, "xmlpath"),
         log=folder / f"{stem}.log" if own_log else _given(option, "log_file"),

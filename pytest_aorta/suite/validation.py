@@ -17,7 +17,7 @@ from pytest_aorta.run.conclusion import conclude, stage_row, view_of, with_store
 from pytest_aorta.run.gating import Pipeline, Stage
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.record import Judgement, RunRecord, StageRecord, Verdict, now
-from pytest_aorta.suite.collection import StageItem, StageSuite, in_table_order, stage_suite
+from pytest_aorta.suite.collection import StageItem, StageSuite, in_table_order, select_as_pytest_does, stage_suite
 from pytest_aorta.suite.html import HtmlRows
 from pytest_aorta.suite.junit import JUnitProperties
 from pytest_aorta.suite.opening import Opened, begin_run, refuse_live, remember
@@ -86,7 +86,11 @@ class Validation:
         A stage that was `collected` and is gone without having been deselected comes back: a conftest that filters
         tests means its own.
         """
-        items += [item for item in collected if isinstance(item, StageItem) and item not in (*items, *self._deselected)]
+        gone: list[pytest.Item] = [
+            item for item in collected if isinstance(item, StageItem) and item not in (*items, *self._deselected)
+        ]
+        select_as_pytest_does(gone, config)
+        items[:] = dict.fromkeys([*items, *gone])
         in_table_order(items, self._stages)
         if self._opened.stored is None:
             return
@@ -107,6 +111,7 @@ class Validation:
         """Make the run and take the signals."""
         if self._config.option.collectonly or session.testsfailed:
             return
+        in_table_order(session.items, self._stages)  # --ff and --nf sort after everybody else
         self._selected = [item.stage for item in session.items if isinstance(item, StageItem)]
         if not self._selected:
             self._reports.withdraw(self._config)

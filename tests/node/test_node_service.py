@@ -222,7 +222,14 @@ def test_a_folder_is_held_by_one_program_until_it_ends(launch: Callable[..., Pro
     assert first.ask(1, "hold", path=str(folder))["ok"] == {"held": True}
     assert first.ask(2, "hold", path=str(folder))["ok"] == {"held": True}
     refused = second.ask(1, "hold", path=str(folder))["error"]
-    assert refused == {"kind": "failed", "message": f"another run that is going on works in {folder}"}
+    assert refused == {"kind": "failed", "message": f"another run that is going on works in {folder}, or below it"}
+    inside, above = folder / "inside", tmp_path
+    inside.mkdir()
+    for other in (inside, above):
+        assert "works in" in second.ask(4, "hold", path=str(other))["error"]["message"]
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    assert second.ask(5, "hold", path=str(beside))["ok"] == {"held": True}
     first.end()
     assert second.ask(2, "hold", path=str(folder))["ok"] == {"held": True}
     assert second.ask(3, "hold", path=str(folder / "absent"))["error"]["kind"] == "failed"

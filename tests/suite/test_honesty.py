@@ -355,3 +355,65 @@ def test_reports_that_cannot_be_written_cost_the_exit_code_but_not_the_verdict(r
     assert "PASSED:" in output
     assert "aorta: the reports could not be written: No space left on device" in output
     assert "Traceback" not in output
+
+
+def test_a_stage_that_comes_back_is_selected_as_the_others(rig: Any) -> None:
+    filters = "def pytest_collection_modifyitems(items): items[:] = [i for i in items if 'thresholds' not in i.name]\n"
+    (rig.path / "conftest.py").write_text(filters, "utf-8")
+    rig.configure(thresholds={"max_avg_iteration_ms": 1e-6})
+
+    rig.run("-k", "not test_validate_thresholds", code=0)
+    assert "test_validate_thresholds" not in rig.outcomes()
+
+    assert "no stage is selected" in rig.run("--deselect", "aorta_single", code=5)
+
+
+def test_items_that_a_conftest_doubles_are_done_once(rig: Any) -> None:
+    doubles = "def pytest_collection_modifyitems(items): items[:] = items + items\n"
+    (rig.path / "conftest.py").write_text(doubles, "utf-8")
+    rig.configure()
+
+    assert "KeyError" not in rig.run(code=0)
+
+
+def test_failed_first_keeps_the_order_of_stages(rig: Any) -> None:
+    rig.configure(thresholds={"max_avg_iteration_ms": 1e-6})
+    rig.run(code=1)
+
+    rig.run("--ff", "--nf", code=1)
+
+    (_, second) = sorted((rig.path / "aorta_results").iterdir())
+    stages = json.loads((second / "run.json").read_text("utf-8"))["stages"]
+    assert [name for name, stage in stages.items() if stage["outcome"] == "failed"] == ["test_validate_thresholds"]
+
+
+def test_no_green_page_of_an_earlier_run_stays_beside_a_failure(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    rig.configure(thresholds={"max_avg_iteration_ms": 1e-6})
+
+    rig.run("-p", "no:html", "-p", "no:junitxml", code=1)
+
+    assert not (rig.reports / "aorta_single.html").exists()
+    assert not (rig.reports / "aorta_single.xml").exists()
+    assert json.loads((rig.reports / "verdict.json").read_text("utf-8"))["verdict"] == "failed"
+
+
+def test_a_stage_that_another_plugin_ends_is_recorded(rig: Any) -> None:
+    limit = (
+        "import pytest, signal\n"
+        "def stop(*_): pytest.fail('over the limit of another plugin')\n"
+        "@pytest.hookimpl(wrapper=True)\n"
+        "def pytest_runtest_call(item):\n"
+        "    if 'benchmark' in item.name: signal.signal(signal.SIGALRM, stop); signal.alarm(2)\n"
+        "    try: return (yield)\n"
+        "    finally: signal.alarm(0)\n"
+    )
+    (rig.path / "limiter.py").write_text(limit, "utf-8")
+    rig.configure("--hang-at", "5")
+
+    rig.run("-p", "limiter", code=1)
+
+    assert rig.outcomes()["test_run_benchmark"] == "interrupted", rig.reason("test_run_benchmark")
+    assert "ended from outside" in rig.reason("test_run_benchmark")
+    assert "over the limit of another plugin" in rig.reason("test_run_benchmark")

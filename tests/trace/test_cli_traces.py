@@ -263,3 +263,9 @@ def test_a_folder_of_runs_is_refused(folder: Path, monkeypatch: pytest.MonkeyPat
     told = "among them results/01a/traces/out/torch_profiler and results/01b/traces/out/torch_profiler, "
     assert all(told in error["error"] for error in document(result)["errors"])
     assert [row["rank"] for row in document(run("results/01b", "--json"))["ranks"]] == [0, 1]
+
+
+def test_an_empty_path_is_refused(folder: Path) -> None:
+    ended = CliRunner().invoke(traces, [str(folder), ""])
+    assert ended.exit_code == 2
+    assert "a path is empty" in ended.output

@@ -134,3 +134,40 @@ def test_an_unknown_branch_fails(source: Source) -> None:
     ended = source.run(RCCL_BRANCH="none")
     assert ended.returncode not in (0, 2)
     assert "none" in ended.stderr
+
+
+def test_committed_work_is_not_dropped(source: Source) -> None:
+    assert source.run().returncode == 0
+    (source.build / "install.sh").write_text(INSTALL + "echo mine\n")
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "-C", str(source.build), *author, "commit", "-qam", "mine"], check=True, timeout=60)
+
+    ended = source.run()
+
+    assert ended.returncode == 2
+    assert "at a commit that no branch or tag holds" in ended.stderr
+    assert "echo mine" in (source.build / "install.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"RCCL_BRANCH": "--upload-pack=touch planted"}, "must not begin with -"),
+        ({"RCCL_CLONE_URL": "--upload-pack=touch planted"}, "must not begin with -"),
+        ({"RCCL_BUILD_FLAGS": "-a\n-b"}, "has several lines"),
+        ({"rccl_path": "//"}, "expected an absolute folder"),
+    ],
+)
+def test_odd_settings_are_refused(source: Source, variables: dict[str, str], said: str) -> None:
+    ended = source.run(**variables)
+
+    assert ended.returncode == 2
+    assert said in ended.stderr
+
+
+def test_nothing_is_left_in_a_folder_that_is_refused(source: Source) -> None:
+    source.build.mkdir()
+    (source.build / "mine").touch()
+
+    assert "not empty and no git repository" in source.run().stderr
+    assert [path.name for path in source.build.iterdir()] == ["mine"]

@@ -89,3 +89,24 @@ def test_a_run_is_really_started(tree: Path, tiny_config: Path, tmp_path: Path) 
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert ended.stdout.count('{"aorta": "step"') == 2
     assert (tmp_path / "artifacts" / "tiny_cpu" / "rank_01_metrics.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"), [("0,-1,1", "1"), ("-1", None), ("NoDevFiles", None), ("GPU-12ab-34cd,GPU-56ef-78ab", "2")]
+)
+def test_devices_that_are_named_but_not_seen_do_not_count(
+    tree: Path, tmp_path: Path, visible: str, count: str | None
+) -> None:
+    python = str(write_program(tmp_path / "spy", SPY))
+    ended = launch(tree, "launch_cuda.sh", tmp_path, "c.yaml", PYTHON=python, CUDA_VISIBLE_DEVICES=visible)
+    if count is None:
+        assert ended.returncode == 2
+        assert "found '0' NVIDIA GPUs" in ended.stderr
+    else:
+        assert (tmp_path / "arguments").read_text().splitlines()[4] == count
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_odd_starts_are_refused(tree: Path, tmp_path: Path, script: str) -> None:
+    assert "usage: " in launch(tree, script, tmp_path, "--help").stderr
+    assert "expected at least one" in launch(tree, script, tmp_path, "c.yaml", NPROC="99999999999999999999").stderr

@@ -44,7 +44,7 @@ class Training:
     """Folder of traces and step lines, relative to the working folder."""
     seed: int = knob(1234, at_least=0)
     """Seed of the weights (the same on every rank) and of dropout (another on every rank)."""
-    stop_grace_seconds: float = knob(8.0, above=0)
+    stop_grace_seconds: float = knob(8.0, above=0, at_most=86_400)
     """A step that has not ended so long after SIGTERM or SIGINT is given up, with all stacks on stderr."""
     inject_allreduce_copies: bool = knob(False)
     """Adds all-reduces and blocking copies after each step, to provoke hangs and poor overlap."""
@@ -160,13 +160,13 @@ class Distributed:
     """FullyShardedDataParallel, fully_shard, or DistributedDataParallel."""
     device: Literal["auto", "cpu", "gpu"] = knob("auto")
     """auto: the GPUs if torch sees any, else the CPU (gloo)."""
-    timeout_seconds: int = knob(600, at_least=1)
+    timeout_seconds: int = knob(600, at_least=1, at_most=1_000_000)
     """A collective that takes longer ends the job."""
     gradient_as_bucket_view: bool = knob(True, modes=("ddp",))
     """Gradients live in the buckets that travel, which saves a copy."""
     static_graph: bool = knob(False, modes=("ddp",))
     """Tells DDP that every step uses the same parameters in the same order."""
-    bucket_cap_mb: float = knob(25, above=0, modes=("ddp",))
+    bucket_cap_mb: float = knob(25, above=0, at_most=1_000_000, modes=("ddp",))
     """Size of a gradient bucket in MB."""
     find_unused_parameters: bool = knob(False, modes=("ddp",))
     """Looks for parameters without gradient in every step."""
@@ -244,7 +244,7 @@ class Benchmark:
 
     measure_peak: bool = knob(False)
     """Times matrix products of the run's type before the training, and holds the model's operations against them."""
-    peak_tflops: float | None = knob(None, above=0)
+    peak_tflops: float | None = knob(None, at_least=0.001, at_most=1_000_000)
     """The device's known peak, in place of a measured one."""
 
 

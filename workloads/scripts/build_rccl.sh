@@ -16,27 +16,34 @@ path=${rccl_path:-}
 url=${RCCL_CLONE_URL:-https://github.com/ROCm/rccl}
 branch=${RCCL_BRANCH:-develop}
 flags=${RCCL_BUILD_FLAGS:-}
-[[ $path == /* && $path != / ]] || fail "rccl_path is '$path', expected an absolute folder for the sources"
+[[ $path == /* && $path =~ [^/.] ]] || fail "rccl_path is '$path', expected an absolute folder for the sources"
+[[ $url != -* && $branch != -* ]] || fail "RCCL_CLONE_URL '$url' and RCCL_BRANCH '$branch' must not begin with -"
+[[ $flags != *$'\n'* ]] || fail "RCCL_BUILD_FLAGS has several lines, expected one with spaces between the flags"
 command -v git >/dev/null || fail "git is not installed here; install it, or set skip_rccl_build"
+lock=.aorta_build.lock
+if [[ -d $path && ! -e $path/.git && -n $(ls -A "$path" | grep -vx "$lock") ]]; then
+    fail "$path is not empty and no git repository; name another folder in rccl.build_path"
+fi
 mkdir -p "$path"
 
 # Another builder of the same folder waits here, and then finds the work done.
-lock=.aorta_build.lock
 exec 9>"$path/$lock"
 flock 9
 
 repository() { git -c safe.directory="$path" -C "$path" "$@"; }
 
 if [[ ! -e $path/.git ]]; then
-    [[ $(ls -A "$path") == "$lock" ]] || fail "$path is not empty and no git repository; name another folder in rccl.build_path"
     git init --quiet "$path"
 elif [[ -n $(repository status --porcelain --untracked-files=no) ]]; then
-    fail "$path has uncommitted changes; commit them, or name another folder in rccl.build_path"
+    fail "$path has uncommitted changes; take them elsewhere, or name another folder in rccl.build_path"
+elif [[ -n $(repository rev-parse --quiet --verify HEAD) && -z $(repository for-each-ref --contains HEAD) ]]; then
+    fail "$path is at a commit that no branch or tag holds, which would be lost; make a branch of it, or name another folder in rccl.build_path"
 fi
 
 echo "fetching $branch of $url"
 repository fetch --quiet --depth 1 "$url" "$branch"
 repository checkout --quiet --detach FETCH_HEAD
+repository update-ref refs/aorta/built FETCH_HEAD # so that a later build can tell this commit from somebody's work
 if [[ -e $path/.gitmodules ]]; then
     repository submodule update --quiet --init --recursive --depth 1
 fi

@@ -9,7 +9,9 @@ count_devices() {
     local visible=$1 pattern=$2 names
     shift 2
     if [[ -n $visible ]]; then
-        IFS=, read -ra names <<<"$visible"
+        visible=,${visible//NoDevFiles/} # no device by name
+        visible=${visible%%,-*}          # nor is what stands behind a negative number seen
+        IFS=, read -ra names <<<"${visible#,}"
         echo "${#names[@]}"
     elif command -v "$1" >/dev/null; then
         "$@" 2>/dev/null | grep -c "$pattern" || true
@@ -19,7 +21,7 @@ count_devices() {
 }
 
 require_config() {
-    if (($# == 0)); then
+    if (($# == 0)) || [[ $1 == -* ]]; then
         echo "usage: ${0##*/} CONFIG [arguments of train.py, such as --override training.max_steps=20]" >&2
         exit 2
     fi
@@ -27,7 +29,7 @@ require_config() {
 
 require_ranks() {
     local nproc=$1 seen=$2 advice=$3
-    if ! [[ $nproc =~ ^[1-9][0-9]*$ ]]; then
+    if ! [[ $nproc =~ ^[1-9][0-9]{0,3}$ ]]; then
         echo "${0##*/}: found '$nproc' $seen, expected at least one; $advice, or set NPROC" >&2
         exit 2
     fi
