@@ -180,11 +180,13 @@ def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tu
     """Part the hosts into failing ones (a failed check on the cluster's account) and good ones.
 
     A host is good only when something was measured: a run that broke off, or a workload that failed before it gave a
-    metric, proves nothing.
+    metric, proves nothing. Nor is any host good when a check failed on the cluster's account that names no host.
     """
-    failing = {check.host for check in view.checks if check.failed and check.fault == "cluster" and check.host}
+    blamed = [check.host for check in view.checks if check.failed and check.fault == "cluster"]
+    failing = {host for host in blamed if host}
     has_metric = any(metric.value is not None for metric in view.metrics.values())
-    measured = view.verdict == "passed" or (view.verdict == "failed" and (has_metric or failing))
+    measured = has_metric or (view.verdict == "failed" and bool(failing))
+    measured = measured and view.verdict in {"passed", "failed"} and (bool(failing) or not blamed)
     return (
         tuple(host for host in hosts if host in failing),
         tuple(host for host in hosts if measured and host not in failing),

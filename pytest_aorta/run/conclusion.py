@@ -90,7 +90,8 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
         if gates and all(check.actual is None for check in gates):
             return "the gate's reason says why it was not measured; leave the limit out where it cannot be"
         if gates:
-            return f"see each rank's share in {folder.metrics}; --aorta-thresholds=FILE judges the run by other limits"
+            again = "pytest -k test_validate_thresholds --aorta-config=FILE judges this run by other limits"
+            return f"see each rank's share in {folder.metrics}; {again}"
         if stage.outcome != "failed":
             return ""
         return advice(stage.reason) or f"read what {stage.name} said in {log or folder.path}"

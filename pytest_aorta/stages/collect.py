@@ -127,7 +127,9 @@ def _search(
         if not traces and not shared_with:
             stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files)
             older = f"; {stale} older ones were left alone" if stale else ""
-            errors[host.name] = f"{host.name} has no trace file {RULES_OUT_STALE} in {roots[host.name]}{older}"
+            errors[host.name] = (
+                f"{host.name} has no {_wanted(run.settings)} {RULES_OUT_STALE} in {roots[host.name]}{older}"
+            )
         if layout == "single" and traces and not names_its_traces(run.settings):
             tree = newest_tree(traces)
             traces = [entry for entry in traces if tree_of(entry["path"]) == tree]
@@ -137,6 +139,13 @@ def _search(
                 tuple(entry["path"] for entry in kept), tuple(sorted({tree_of(entry["path"]) for entry in traces}))
             )
     return found
+
+
+def _wanted(settings: Settings) -> str:
+    workload = settings.config.workload
+    if workload is None or not workload.traces:
+        return f"trace file below a folder {TRACE_FOLDER}"
+    return f"trace file that matches {workload.traces} and was"
 
 
 def _identity(entry: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -173,9 +182,10 @@ def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], a
 def _what_to_look_at(run: RunContext, host: Host) -> str:
     look = f"look at {run.folder.phase_log(PHASE, host.rank)}: did it get as far as its profiled steps?"
     workload = run.settings.config.workload
-    if workload is None or workload.traces:
+    if workload is None:
         return look
-    return f"say by workload.traces where its traces lie; if that is not it, {look}"
+    where = "does workload.traces say where its traces lie? Each rank must write one, a step log is not enough"
+    return f"{where}; if it does, {look}"
 
 
 def _checks(

@@ -40,7 +40,11 @@ def launch_containers(run: RunContext) -> Containers:
     run.on_teardown("work folders removed", lambda: _remove(run, work_dirs))
     prepared.or_raise()
     accelerator = resolve_accelerator(run.settings, facts)
-    checks = [*_devices(run.settings, facts, accelerator), *_free_space(prepared)]
+    checks = [
+        *_devices(run.settings, facts, accelerator),
+        *_without_devices(run.settings, accelerator),
+        *_free_space(prepared),
+    ]
     _require_torch(run)
     launched = run.engine.launch(fleet, tuple(fleet.hosts))
     if run.settings.uses_container:
@@ -54,7 +58,7 @@ def launch_containers(run: RunContext) -> Containers:
         by_host=dict(launched),
         work_dirs=work_dirs,
         accelerator=accelerator,
-        notes=(*_resolved(run.settings, accelerator), *unread),
+        notes=unread,
         log_windows={
             host: LogWindow(boot_id=str(clock["boot_id"]), since_uptime_s=float(clock["uptime_s"]))
             for host, clock in clocks.items()
@@ -84,10 +88,16 @@ def resolve_accelerator(settings: Settings, facts: Mapping[str, Answer]) -> Acce
     return "cuda" if head["nvidia"] else "cpu"
 
 
-def _resolved(settings: Settings, accelerator: Accelerator) -> tuple[str, ...]:
-    if settings.config.accelerator != "auto" or accelerator != "cpu":
-        return ()
-    return ("accelerator: auto became cpu: the head host has neither /dev/kfd nor /dev/nvidia*",)
+def _without_devices(settings: Settings, accelerator: Accelerator) -> Iterator[Check]:
+    """Say that no GPU is judged where one was not ruled out: its driver may just be dead."""
+    if settings.config.accelerator == "auto" and accelerator == "cpu":
+        yield Check(
+            label="[evidence] (check=gpus)",
+            state="not_judged",
+            subtest=False,
+            reason="GPUs (accelerator auto became cpu: the head host has neither /dev/kfd nor /dev/nvidia*)",
+            next_step="set accelerator to cpu if there should be none, else to rocm or cuda and look at the driver",
+        )
 
 
 def needs_torch(settings: Settings) -> bool:

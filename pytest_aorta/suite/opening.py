@@ -163,6 +163,20 @@ def refuse_live(selected: Sequence[Stage]) -> None:
         )
 
 
+def refuse_nothing_to_judge(selected: Sequence[Stage]) -> None:
+    """Refuse a new run of stages that only work on what other stages collect.
+
+    Raises:
+        ConfigError: says how an earlier run is judged by them.
+    """
+    if all(stage.rejudges for stage in selected):
+        names = " or ".join(stage.test for stage in selected)
+        raise ConfigError(
+            f"{names} alone has nothing to judge in a new run; -k with one stage's whole name judges the last run, and "
+            "--aorta-run=ID any other"
+        )
+
+
 def environment() -> dict[str, str]:
     """Give the versions a result depends on, on the machine that runs pytest."""
     return {

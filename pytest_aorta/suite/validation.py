@@ -20,7 +20,7 @@ from pytest_aorta.run.record import Judgement, RunRecord, StageRecord, Verdict, 
 from pytest_aorta.suite.collection import StageItem, StageSuite, in_table_order, select_as_pytest_does, stage_suite
 from pytest_aorta.suite.html import HtmlRows
 from pytest_aorta.suite.junit import JUnitProperties
-from pytest_aorta.suite.opening import Opened, begin_run, refuse_live, remember
+from pytest_aorta.suite.opening import Opened, begin_run, refuse_live, refuse_nothing_to_judge, remember
 from pytest_aorta.suite.reports import Reports
 from pytest_aorta.suite.rows import STAGE_ROW, StageRows
 from pytest_aorta.suite.terminal import Progress, speaks_for_stages, write_summary
@@ -117,6 +117,8 @@ class Validation:
             self._reports.withdraw(self._config)
             return
         try:
+            if self._opened.stored is None:
+                refuse_nothing_to_judge(self._selected)
             self._pipeline = self._begin()
         except ConfigError as error:
             self._reports.withdraw(self._config)

@@ -417,3 +417,34 @@ def test_a_stage_that_another_plugin_ends_is_recorded(rig: Any) -> None:
     assert rig.outcomes()["test_run_benchmark"] == "interrupted", rig.reason("test_run_benchmark")
     assert "ended from outside" in rig.reason("test_run_benchmark")
     assert "over the limit of another plugin" in rig.reason("test_run_benchmark")
+
+
+def test_gpus_that_nobody_ruled_out_are_named_as_not_judged(rig: Any) -> None:
+    if any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists():
+        pytest.skip("this machine has GPUs")
+    rig.configure(accelerator="auto")
+    assert "not judged: GPUs (accelerator auto became cpu" in rig.run(code=0)
+
+    rig.configure(accelerator="cpu")
+    assert "GPUs (" not in rig.run(code=0)
+
+
+def test_a_new_run_that_has_nothing_to_judge_is_refused(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    before = (rig.reports / "last_run.json").read_bytes()
+
+    output = rig.run("-k", "validate", code=4)
+
+    assert "test_validate_thresholds alone has nothing to judge in a new run" in output
+    assert (rig.reports / "last_run.json").read_bytes() == before
+    assert len(list((rig.path / "aorta_results").iterdir())) == 1
+
+
+def test_no_host_is_good_when_a_gate_of_all_failed(rig: Any) -> None:
+    rig.configure(thresholds={"max_avg_iteration_ms": 1e-6})
+
+    rig.run(code=1)
+
+    assert (rig.reports / "good_nodes.txt").read_text("utf-8") == ""
+    assert (rig.reports / "failing_nodes.txt").read_text("utf-8") == ""
