@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from pytest_aorta.checks import show
-from pytest_aorta.cli_layout import table, wrapped
+from pytest_aorta.cli_layout import cut, table, text_width, wrapped
 from pytest_aorta.trace.causes import WHAT_TO_DO
 from pytest_aorta.trace.kernels import longest
 from pytest_aorta.trace.lateness import Candidate, Lateness, RankLateness
@@ -22,9 +22,9 @@ _HEADINGS = (
     *("num\nsteps", "step\nms", "lost"),
 )
 _LEGEND = (
-    "total: from the first GPU event of a trace to its last. compute, comm, exposed (communication beside no "
-    "computation), idle and host wait (the GPU waits for its host) are shares of it; what runs side by side counts in "
-    "each of them, so compute and comm can add up to more than 100 %. overlap: the share of comm beside computation, "
+    "total: from the first GPU event of a trace to its last, or of profiler steps where there is none. compute, comm, "
+    "exposed (communication beside no computation), idle and host wait (the GPU waits for its host) are shares of it; "
+    "what runs side by side counts in each of them, so compute and comm can add up to more than 100 %. overlap: the share of comm beside computation, "
     "waiting for other ranks included. step: median of the profiled steps. lost: events that could not be read. More: "
     'docs/metrics.md, "How to read aorta traces".'
 )
@@ -85,7 +85,7 @@ def left_out(found: Sequence[LeftOut]) -> Iterator[str]:
 def _means(found: Summaries) -> Iterator[str]:
     whole = aggregate(found.ranks)
     yield ""
-    yield f"Means over {whole.num_ranks} rank(s), source: {whole.label}"
+    yield f"Over {whole.num_ranks} rank(s): means, or what the name says; source: {whole.label}"
     given = {name: quantity for name, quantity in quantities(found.ranks).items() if name not in _REPEATED}
     if found.lateness is not None:
         given |= lateness_quantities(found.lateness)
@@ -111,6 +111,9 @@ def _lateness(found: Lateness | None) -> Iterator[str]:
         return
     yield ""
     by_name = ", by the names of kernels only" if found.by_name_only else ""
+    if not found.num_matchable and not found.num_unnamed:
+        yield from wrapped(f"Across ranks: nothing to compare{': ' if found.why else ''}{found.why}")
+        return
     yield from wrapped(
         f"Across ranks: {found.num_matched} of {found.num_matchable} collectives matched{by_name}, {found.num_unnamed} "
         "without metadata; times per step"
@@ -149,7 +152,7 @@ def _top_kernels(ranks: Sequence[RankSummary]) -> Iterator[str]:
         yield ""
         yield "Kernels with the most time, all ranks together (ms, launches, name)"
         for kernel in kernels:
-            yield f"  {kernel.total_us / 1000:>12.3f} {kernel.num_events:>8}  {kernel.name[:52]}"
+            yield f"  {kernel.total_us / 1000:>12.3f} {kernel.num_events:>8}  {cut(kernel.name, text_width() - 25)}"
 
 
 def _files(ranks: Sequence[RankSummary]) -> Iterator[str]:

@@ -65,7 +65,7 @@ def test_table_for_people(folder: Path) -> None:
     assert lines[1].split()[:2] == ["rank", "GPU"]
     assert lines[2].split()[:5] == ["9", "0", "0.025", "40.0%", "40.0%"]
     assert "compute and comm can add up to more than 100 %" in " ".join(lines)
-    assert "Means over 2 rank(s), source: Timeline of raw traces" in lines
+    assert "Over 2 rank(s): means, or what the name says; source: Timeline of raw traces" in lines
     assert any(line.split() == ["0.020", "2", "gemm"] for line in lines)
 
 
