@@ -22,11 +22,11 @@ _HEADINGS = (
     *("num\nsteps", "step\nms", "lost"),
 )
 _LEGEND = (
-    "total: from the first GPU event of a trace to its last, or of profiler steps where there is none. compute, comm, "
-    "exposed (communication beside no computation), idle and host wait (the GPU waits for its host) are shares of it; "
-    "what runs side by side counts in each of them, so compute and comm can add up to more than 100 %. overlap: the share "
-    "of comm beside computation, waiting for other ranks included. step: median of the profiled steps. lost: events that could not be read. More: "
-    'docs/metrics.md, "How to read aorta traces".'
+    "total: from the first GPU event of a trace to its last, or of profiler steps where there is none. compute, "
+    "comm, exposed (communication beside no computation), idle and host wait (the GPU waits for its host) are "
+    "shares of it; what runs side by side counts in each of them, so compute and comm can add up to more than 100 "
+    "%. overlap: the share of comm beside computation, waiting for other ranks included. step: median of the "
+    'profiled steps. lost: events that could not be read. More: docs/metrics.md, "How to read aorta traces".'
 )
 _LATENESS_HEADINGS = (
     *(
