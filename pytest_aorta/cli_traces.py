@@ -147,7 +147,7 @@ def _read(paths: Sequence[Path], jobs: int | None) -> Summaries:
     )
     return replace(
         found,
-        errors=(*errors, *map(_with_its_whole_name, found.errors)),
+        errors=(*errors, *found.errors),
         left_out=tuple(note for path, note in notes.items() if path not in files),
     )
 
@@ -157,14 +157,6 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
-
-
-def _with_its_whole_name(error: FileError) -> FileError:
-    """Begin a sentence that begins with the bare name of a file with the file as it was typed."""
-    name = Path(error.file).name
-    if not error.error.startswith(f"{name}:"):
-        return error
-    return FileError(error.file, error.file + error.error.removeprefix(name))
 
 
 def _rank_row(rank: RankSummary) -> dict[str, Any]:

@@ -130,14 +130,16 @@ class Pipeline:
         if stage.test in self.outcomes:
             return self.outcomes[stage.test]
         begun, start = now(), time.monotonic()
-        outcome = self._gate(stage)
         try:
-            if outcome is None:
-                outcome = self._attempt(stage, start)
+            outcome = self._gate(stage) or self._attempt(stage, start)
         except BaseException as error:  # another plugin's doing, such as a time limit of its own
             reason = f"ended from outside after {time.monotonic() - start:.0f} s: {error or type(error).__name__}"
-            self._keep(stage, StageRecord(name=stage.test, outcome="interrupted", reason=reason, failure="unmeasured"))
+            outcome = StageRecord(name=stage.test, outcome="interrupted", reason=reason, failure="unmeasured")
+            self._record(stage, outcome, begun, start)
             raise
+        return self._record(stage, outcome, begun, start)
+
+    def _record(self, stage: Stage, outcome: StageRecord, begun: str, start: float) -> StageRecord:
         outcome = outcome.model_copy(update={"seconds": seconds_since(start), "started": begun})
         said = cleaned(outcome.model_dump(mode="json"), self.run.folder.secrets)
         return self._keep(stage, StageRecord.model_validate(said))

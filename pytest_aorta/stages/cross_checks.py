@@ -63,10 +63,9 @@ def _unknown_size(settings: Settings, ranks: Sequence[RankSummary], logs: Sequen
 
 def _unreadable(summaries: Summaries) -> Iterator[Check]:
     for error in summaries.errors:
-        name = Path(error.file).name
         yield _failed(
-            f"trace, file={name}",
-            error.error if error.error.startswith(error.file) else f"{error.file}{error.error.removeprefix(name)}",
+            f"trace, file={Path(error.file).name}",
+            error.error,
             "was the rank killed while it wrote its trace? If it is no trace, narrow workload.traces",
             "rig",
         )

@@ -26,7 +26,7 @@ from pytest_aorta.run.gating import Pipeline, Stage, bare
 from pytest_aorta.run.hosts import clashing_folders, engine_of, fleet_of, not_in_this_version
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.products import stored_types
-from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, now, read
+from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, is_run_folder, now, read
 from pytest_aorta.stages.measures import unknown_metrics
 from pytest_aorta.stages.source import unusable_parser
 from pytest_aorta.stages.thresholds import without_limit
@@ -207,7 +207,7 @@ def find_run(name: str, report_dir: Path, output_dir: Path, *, asked: str = "--a
     """
     if name == "last":
         return RunFolder(_last(report_dir / LAST_RUN, asked))
-    if _is_run_folder(Path(name)):
+    if is_run_folder(Path(name)):
         return RunFolder(Path(name).resolve())
     runs = find_runs(output_dir)
     matching = [run for run in runs if run.run_id.startswith(name)]
@@ -221,13 +221,6 @@ def find_run(name: str, report_dir: Path, output_dir: Path, *, asked: str = "--a
     raise ConfigError([Fault(asked, f"no single run {name[:80]!r}: {seen}; see `aorta runs`")])
 
 
-def _is_run_folder(path: Path) -> bool:
-    try:
-        return (path / "run.json").is_file()
-    except OSError:  # a name that no file system takes
-        return False
-
-
 def _last(path: Path, asked: str) -> Path:
     try:
         folder = Path(json.loads(path.read_text("utf-8"))["folder"])
@@ -235,7 +228,7 @@ def _last(path: Path, asked: str) -> Path:
         raise ConfigError([Fault(asked, f"no last run: {path} cannot be read ({error.strerror})")]) from error
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError([Fault(asked, f"{path} is damaged; name the run by its id")]) from error
-    if not _is_run_folder(folder):
+    if not is_run_folder(folder):
         raise ConfigError([Fault(asked, f"the last run's folder {folder} is gone; name another run by its id")])
     return folder
 

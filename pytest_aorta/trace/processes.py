@@ -23,12 +23,13 @@ def pool(num_jobs: int) -> Iterator[ProcessPoolExecutor]:
     lifeline, end = context.Pipe(duplex=False)
     with lifeline, end:
         executor = ProcessPoolExecutor(num_jobs, mp_context=context, initializer=_live_by, initargs=(lifeline,))
+        is_done = False
         try:
             yield executor
-        except BaseException:
-            end.close()
-            raise
+            is_done = True
         finally:
+            if not is_done:
+                end.close()
             executor.shutdown(cancel_futures=True)
 
 

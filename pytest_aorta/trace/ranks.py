@@ -201,6 +201,12 @@ def _summarize_file(path: Path, name: str, *, parser: Parser, with_columns: bool
         trace = read(path, with_links=with_columns)
         return summaries_of(trace, file=name, rank=trace.metadata.rank)
     except TraceError as error:
-        return FileError(name, str(error))
+        return FileError(name, _by_whole_name(name, str(error)))
     except MemoryError:
         return FileError(name, f"{name}: there is not enough memory to read it")
+
+
+def _by_whole_name(name: str, sentence: str) -> str:
+    """Begin a sentence that begins with the bare name of a file with the name it is known by."""
+    bare = PurePosixPath(name).name
+    return name + sentence.removeprefix(bare) if sentence.startswith(f"{bare}:") else sentence

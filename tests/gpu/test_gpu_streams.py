@@ -14,11 +14,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="the workload needs torch")
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.torch,
-    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs"),
-]
+pytestmark = [pytest.mark.gpu(2), pytest.mark.torch]
 
 SCRIPT = Path(__file__).with_name("stream_ranks.py")
 TREE = Path(__file__).parents[2] / "workloads"

@@ -31,7 +31,6 @@ from torch.profiler import ProfilerActivity
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.torch,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
     pytest.mark.filterwarnings("ignore"),  # torch warns that its cap of compute units is experimental
 ]
 
