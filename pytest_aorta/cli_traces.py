@@ -119,7 +119,7 @@ def _exists(path: Path) -> bool:
 def _of_run(name: Path) -> Path:
     """Give the folder of the run of this name in the usual places, or the name itself when there is none."""
     try:
-        folder = find_run(str(name), Path(_REPORTS), Path(DEFAULT_OUTPUT)).path
+        folder = find_run(str(name), Path(_REPORTS), Path(DEFAULT_OUTPUT), asked=str(name)).path
     except ConfigError as error:
         if "runs begin with it" in str(error):
             raise click.BadParameter(str(error), param_hint="PATH") from error

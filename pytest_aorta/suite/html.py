@@ -79,15 +79,10 @@ class HtmlRows:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_report_title(self, report: ReportData) -> None:
-        """Name the report, keep its rows in run order, and forget the log pages of an earlier session."""
+        """Name the report, and keep its rows in run order."""
         report.title = title(self._suite)
         report.set_data("initialSort", "original")
         self._data = report
-        try:
-            for old in (*self._folder.glob("test_*.html"), *self._folder.glob("test_*.log")):
-                old.unlink(missing_ok=True)
-        except OSError as error:
-            _log.warning("log pages of an earlier session stay in %s (%s)", self._folder, error.strerror)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_header(self, cells: list[str]) -> None:
@@ -97,6 +92,8 @@ class HtmlRows:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each report; at a test's last one write its log page and hang its sub-tests and the link on its row."""
+        if not self._nodes:
+            self._forget_earlier_pages()
         node = self._nodes.setdefault(report.nodeid, _Node())
         (node.subtests if is_subtest(report) else node.tests).append(report)
         if report.when != "teardown":
@@ -172,6 +169,14 @@ class HtmlRows:
             first, *_ = failure_text(report).splitlines() or [""]
             return one_line(self._redact(first), 600)
         return html_rows.checks_text(self._checks(report.nodeid)) if report.nodeid in self._nodes else ""
+
+    def _forget_earlier_pages(self) -> None:
+        """Remove the log pages of an earlier session, now that something of this one is reported."""
+        try:
+            for old in (*self._folder.glob("test_*.html"), *self._folder.glob("test_*.log")):
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("log pages of an earlier session stay in %s (%s)", self._folder, error.strerror)
 
     def _write_log_page(self, report: pytest.TestReport) -> str:
         """Write the page of a stage that left output; give its link, or "" without one."""

@@ -67,6 +67,7 @@ class Reports:
             plugins.unregister(junit)
             del config.stash[xml_key]
         if self.own_html:
+            plugins.unregister(name="aorta-html")
             for plugin in list(plugins.get_plugins()):
                 if type(plugin).__module__.startswith("pytest_html."):
                     plugins.unregister(plugin)

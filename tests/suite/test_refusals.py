@@ -97,7 +97,7 @@ def test_refusal_leaves_the_last_runs_reports_alone(rig: Any) -> None:
 
 
 def files_of(rig: Any) -> dict[Any, bytes]:
-    return {path: path.read_bytes() for path in rig.reports.iterdir() if path.is_file()}
+    return {path: path.read_bytes() for path in rig.reports.rglob("*") if path.is_file()}
 
 
 def test_selecting_no_stage_leaves_the_last_runs_reports_alone(rig: Any) -> None:
