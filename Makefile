@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 
 unexport AORTA_CONFIG
 
-.PHONY: help run test lint format schema bench clean
+.PHONY: help run test lint format schema bench lab-deps clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -38,6 +38,9 @@ format: $(STAMP)  ## let ruff write the code's layout
 
 bench: $(STAMP)  ## print what the plugin itself costs
 	$(BIN)/python benchmarks/startup.py
+
+lab-deps:  ## install the services that tests/lab runs (Debian, Ubuntu; as root); starts none of them
+	@tests/lab/install.sh
 
 clean:  ## remove what make made here (never run folders or reports)
 	rm -rf $(VENV) .nox dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
