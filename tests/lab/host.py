@@ -69,9 +69,9 @@ class Host:
         """Take its power: its peers hear nothing of it."""
         self._power.off(self.name)
 
-    def at_switch(self, *argv: str) -> None:
-        """Run a command where the other end of the host's cable is, a link with the host's name."""
-        self._power.at_switch(*argv)
+    def at_switch(self, *argv: str) -> str:
+        """Output of a command where the other end of the host's cable is, a link with the host's name."""
+        return self._power.at_switch(*argv)
 
     def on_heal(self, undo: Callable[[], None]) -> None:
         """Remember how to undo a fault."""

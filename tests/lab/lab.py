@@ -13,6 +13,7 @@ from . import claims
 from .host import Host
 from .plan import PATH, Plan
 from .power import Power
+from .processes import Process
 from .slurm_files import write_slurm_files
 from .ssh_files import write_ssh_files
 
@@ -69,6 +70,11 @@ class Lab:
         self._power.close()
 
     @property
+    def keeper(self) -> Process:
+        """The process that clears the lab when this one ends."""
+        return self._power.keeper
+
+    @property
     def is_up(self) -> bool:
         return self._power.is_on
 
@@ -109,11 +115,13 @@ class Lab:
         path = os.environ.get("PATH", PATH)
         return {**os.environ, "HOME": str(self.home), "PATH": f"{self.plan.folder / 'bin'}:{path}"}
 
-    def ssh(self, destination: str, *command: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a shell command by the OpenSSH client."""
+    def ssh(
+        self, destination: str, *command: str, stdin: str = "", timeout_s: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a shell command by the OpenSSH client; `-o` and its value may come before the destination."""
         return subprocess.run(
             ["ssh", "-F", str(self.ssh_config), destination, *command],
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=timeout_s,

@@ -39,6 +39,10 @@ class Power:
         self._unread = b""
 
     @property
+    def keeper(self) -> Process:
+        return Process.of(self._keeper.pid)
+
+    @property
     def is_on(self) -> bool:
         return self._keeper.poll() is None
 
@@ -55,12 +59,13 @@ class Power:
     def off(self, name: str) -> None:
         self._ask(f"off {name}")
 
-    def at_switch(self, *argv: str) -> None:
-        """Run a command in the network namespace of the bridge, whose ports have the hosts' names."""
+    def at_switch(self, *argv: str) -> str:
+        """Output of a command in the network namespace of the bridge, whose ports have the hosts' names."""
         enter = ["nsenter", f"--net=/proc/{self._keeper.pid}/ns/net", "--"]
         done = subprocess.run([*enter, *argv], capture_output=True, text=True, check=False)
         if done.returncode:
             raise LabError(f"at the switch: {argv}: {done.stderr.strip()}")
+        return done.stdout
 
     def close(self) -> None:
         """End the lab, and wait until nothing is left of it."""

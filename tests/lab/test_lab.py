@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid
@@ -11,8 +12,7 @@ import pytest
 
 from tests.lab.conftest import MakeLab, python_folders
 from tests.lab.lab import Lab
-from tests.lab.plan import ROOT
-from tests.lab.processes import LabError
+from tests.lab.processes import LabError, wait_until
 
 pytestmark = pytest.mark.lab(2, docker=True, binds=python_folders())
 
@@ -115,7 +115,7 @@ def test_a_command_inside_says_how_it_ended(lab: Lab) -> None:
         host.run(["ls", "/no-such-file"], check=True)
     with pytest.raises(subprocess.TimeoutExpired):
         host.run(["sleep", "4321"], timeout_s=0.3)
-    assert ("sleep", "4321") not in {process.argv for process in host.processes()}
+    wait_until(lambda: ("sleep", "4321") not in {each.argv for each in host.processes()}, "its end", 5)
 
 
 def test_a_kernel_log_line_is_read_in_hosts(lab: Lab) -> None:
@@ -134,7 +134,12 @@ def test_two_labs_live_side_by_side(lab: Lab) -> None:
 
 
 def test_a_lab_that_cannot_come_up_says_why_and_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
-    before = set(ROOT.iterdir())
     with pytest.raises(LabError, match="missing"):
         Lab.up(1, binds=[tmp_path / "missing"])
-    assert set(ROOT.iterdir()) == before
+    assert keepers_of_this_process() == [lab.keeper.pid]
+
+
+def keepers_of_this_process() -> list[int]:
+    """Each lab has one, and it is the last to go: other test processes may have theirs."""
+    ours = Path(f"/proc/self/task/{os.getpid()}/children").read_text("ascii").split()
+    return [int(pid) for pid in ours if "tests.lab.keeper" in Path(f"/proc/{pid}/cmdline").read_text("utf-8")]

@@ -1,0 +1,132 @@
+"""Nothing of a lab stays, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.lab import claims
+from tests.lab.conftest import MakeLab
+from tests.lab.lab import Lab
+from tests.lab.plan import Plan
+from tests.lab.power import REPOSITORY
+from tests.lab.processes import Process, wait_until
+
+pytestmark = pytest.mark.lab(1, docker=True)
+
+STARTER = """
+import json, os, signal, subprocess, sys
+from tests.lab.lab import Lab
+lab = Lab.up(2, docker=True)
+for host in lab.hosts:
+    host.run(["docker", "run", "-d", "lab/machine:1", "sleep", "1000"], check=True)
+heir = subprocess.Popen(["sleep", "1000"], close_fds=False)
+print(json.dumps({"number": lab.plan.number, "keeper": lab.keeper.pid, "heir": heir.pid}), flush=True)
+signal.pause()
+"""
+
+
+@dataclass
+class Started:
+    """A lab that another process has started, with all that belongs to it."""
+
+    starter: subprocess.Popen[str]
+    plan: Plan
+    keeper: Process
+    heir: Process
+    processes: list[Process]
+    places: dict[Path, tuple[int, ...]]
+
+
+@pytest.fixture
+def started(labs: MakeLab) -> Iterator[Started]:
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTER], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    ) as starter:
+        assert starter.stdout is not None
+        said = json.loads(starter.stdout.readline())
+        plan = Plan(said["number"], 2, docker=True)
+        members = [Process.of(pid) for pid in all_pids() if is_of(plan, pid)]
+        heir = Process.of(said["heir"])
+        yield Started(starter, plan, Process.of(said["keeper"]), heir, members, places_of(plan))
+        starter.kill()
+        heir.kill()
+
+
+def all_pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
+
+
+def is_of(plan: Plan, pid: int) -> bool:
+    """Whether a process is the keeper of a lab, descends from a host's first process, or is in a container."""
+    try:
+        keeps = f'"number": {plan.number},' in Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
+        descends = f"LAB_FOLDER={plan.folder}\0" in Path(f"/proc/{pid}/environ").read_text("utf-8", "replace")
+        return keeps or descends or plan.cgroup in Path(f"/proc/{pid}/cgroup").read_text("utf-8")
+    except OSError:  # it ended
+        return False
+
+
+def places_of(plan: Plan) -> dict[Path, tuple[int, ...]]:
+    """Where a lab is seen in file systems, and what tells it there from a later one that has its number."""
+    cgroups = Path("/sys/fs/cgroup").glob(f"**/{plan.cgroup}")
+    places = [plan.folder, claims.lock_path(plan.number), Path("/sys/class/net", plan.link), *cgroups]
+    found = {place: place.stat() for place in places if place.exists()}
+    return {
+        place: (stat.st_ino,) if place.is_relative_to("/sys") else (stat.st_ino, stat.st_ctime_ns)
+        for place, stat in found.items()
+    }
+
+
+def leftovers(started: Started) -> list[str]:
+    """Everything of the lab that is still on this machine. Its link goes with the network namespace behind it."""
+    plan = started.plan
+    return [
+        *(f"process {process.pid}" for process in started.processes if process.running),
+        *(str(place) for place, identity in places_of(plan).items() if started.places.get(place) == identity),
+        *(line for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines() if str(plan.folder) in line),
+    ]
+
+
+def test_the_lab_is_seen_while_it_is_up(started: Started) -> None:
+    left = leftovers(started)
+    for kind in ("process", "/run/", "/sys/class/net/", "/sys/fs/cgroup/"):
+        assert any(line.startswith(kind) for line in left), (kind, left)
+    assert len(started.processes) > 10
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_when_the_starter_is_killed(started: Started, ending: signal.Signals) -> None:
+    started.starter.send_signal(ending)
+    started.starter.wait()
+    wait_until(lambda: not leftovers(started), "the lab to be cleared", 20, pause_s=0.1)
+    assert started.heir.running, "a process that inherited our pipes does not keep the lab"
+
+
+def test_the_next_lab_sweeps_what_a_killed_keeper_left(started: Started) -> None:
+    os.kill(started.keeper.pid, signal.SIGKILL)
+    wait_until(lambda: not started.keeper.running, "the keeper to die", 5)
+    assert started.plan.folder.exists()
+    with Lab.up(1):
+        assert leftovers(started) == []
+
+
+def test_a_sweep_leaves_labs_alone_that_somebody_holds(started: Started) -> None:
+    claims.sweep(started.plan.number)
+    assert all(process.running for process in started.processes)
+
+
+def test_a_pid_that_was_given_to_somebody_else_is_left_alone(started: Started, labs: MakeLab) -> None:
+    bystander = Process.of(started.heir.pid)
+    claims.record(started.plan, Process(bystander.pid, str(int(bystander.start) - 1)))
+    started.starter.kill()
+    wait_until(lambda: not started.plan.folder.exists(), "the lab to be cleared", 20)
+    assert bystander.running
