@@ -60,6 +60,11 @@ def lock_path(number: int) -> Path:
     return ROOT / f"{number}.lock"
 
 
+def cgroups_of(plan: Plan) -> list[Path]:
+    """Where its containers' cgroups are: in the only hierarchy, or in one for each controller."""
+    return [CGROUPS / plan.cgroup, *CGROUPS.glob(f"*/{plan.cgroup}")]
+
+
 def _lock(number: int) -> int | None:
     path = lock_path(number)
     while True:
@@ -101,7 +106,7 @@ def _clear(plan: Plan) -> None:
             process.kill()
         for process in left:
             process.wait_gone()
-    for top in [CGROUPS / plan.cgroup, *CGROUPS.glob(f"*/{plan.cgroup}")]:
+    for top in cgroups_of(plan):
         # A cgroup is busy for a moment after its last process has ended.
         wait_until(lambda top=top: _remove_cgroup(top), f"the cgroup {top} to be empty", 5)  # type: ignore[misc]
     if plan.folder.exists():

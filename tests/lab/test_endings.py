@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -77,13 +78,13 @@ def is_of(plan: Plan, pid: int) -> bool:
 
 def places_of(plan: Plan) -> dict[Path, tuple[int, ...]]:
     """Where a lab is seen in file systems, and what tells it there from a later one that has its number."""
-    cgroups = Path("/sys/fs/cgroup").glob(f"**/{plan.cgroup}")
-    places = [plan.folder, claims.lock_path(plan.number), Path("/sys/class/net", plan.link), *cgroups]
-    found = {place: place.stat() for place in places if place.exists()}
-    return {
-        place: (stat.st_ino,) if place.is_relative_to("/sys") else (stat.st_ino, stat.st_ctime_ns)
-        for place, stat in found.items()
-    }
+    link = Path("/sys/class/net", plan.link)
+    found = {}
+    for place in (plan.folder, claims.lock_path(plan.number), link, *claims.cgroups_of(plan)):
+        with contextlib.suppress(FileNotFoundError):
+            stat = place.stat()
+            found[place] = (stat.st_ino,) if place.is_relative_to("/sys") else (stat.st_ino, stat.st_ctime_ns)
+    return found
 
 
 def leftovers(started: Started) -> list[str]:
