@@ -89,7 +89,9 @@ class Host:
             LabError: With the host's log.
         """
         try:
-            wait_until(lambda: self.answers_ssh() or not self.running, f"sshd on {self.name}", timeout_s)
+            # Whoever connects before the host has its address waits a second for the next ARP request.
+            wait_until(lambda: not self.running or self._is_plugged_in, f"{self.name} to start sshd", timeout_s)
+            wait_until(lambda: not self.running or self.answers_ssh(), f"sshd on {self.name}", timeout_s)
             if self._plan.docker:
                 self.wait_docker(timeout_s)
             if self._plan.slurm:
@@ -173,6 +175,10 @@ class Host:
         folder = self.engine.image_folder()
         if self.run(["mountpoint", "-q", folder]).returncode:
             self.run(["mount", "--bind", "/var/lib/lab-root", folder], check=True)
+
+    @property
+    def _is_plugged_in(self) -> bool:
+        return self.path("/run/lab-host").exists()
 
     def _enter(self) -> list[str]:
         return ["nsenter", f"--target={self.first.pid}", *NAMESPACES, "--root", "--wd", "--", *DIE_TOGETHER]

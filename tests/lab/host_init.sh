@@ -145,6 +145,7 @@ export HOME=/root USER=root LOGNAME=root
 [ -z "$LAB_DOCKER" ] || start_docker
 add_user
 /usr/sbin/sshd
+touch /run/lab-host
 [ -z "$LAB_SLURM" ] || start_slurm
 # The first process of a pid namespace has to stay, and to reap what loses its parent, as bash does.
 while :; do

@@ -1,7 +1,8 @@
 """The keeper: a process of its own that is the lab's switch, boots its hosts, and clears everything at the end.
 
 It runs in a network namespace with a bridge. A bridge beside the machine's own links would obey the machine's
-iptables, where any dockerd sets FORWARD to DROP. The lab ends when stdin closes or the starter is gone, killed or not.
+iptables, where any dockerd sets FORWARD to DROP. The lab ends when the keeper is told so, when stdin closes, or when
+the starter is gone, killed or not: an open stdin proves nothing, as a forked child of the starter may hold it.
 Namespaces have no name: a host's end with its processes, the switch with the keeper, and every link with either.
 """
 
@@ -111,7 +112,7 @@ class Keeper:
 
 
 def serve(plan: Plan, starter: int) -> None:
-    """Obey `boot NAME` and `off NAME`, one line each, until stdin closes or the starter ends."""
+    """Obey `boot NAME` and `off NAME`, one line each, until `end`."""
     keeper = Keeper(plan, starter)
     pidfd = os.pidfd_open(starter)
     events = select.poll()
@@ -127,6 +128,8 @@ def serve(plan: Plan, starter: int) -> None:
                 break
             *lines, unread = (unread + received).split(b"\n")
             for line in lines:
+                if line == b"end":
+                    return
                 _say(_obey(keeper, line.decode()))
     finally:
         keeper.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
@@ -69,6 +70,8 @@ class Power:
 
     def close(self) -> None:
         """End the lab, and wait until nothing is left of it."""
+        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended, or was told so before
+            os.write(self._requests.fileno(), b"end\n")
         self._requests.close()
         self._keeper.wait(ANSWER_DEADLINE_S)
         self._answers.close()

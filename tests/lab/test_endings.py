@@ -24,14 +24,26 @@ from tests.lab.processes import Process, wait_until
 pytestmark = pytest.mark.lab(1, docker=True)
 
 STARTER = """
-import json, os, signal, subprocess, sys
+import json, os, signal
 from tests.lab.lab import Lab
 lab = Lab.up(2, docker=True)
 for host in lab.hosts:
     host.run(["docker", "run", "-d", "lab/machine:1", "sleep", "1000"], check=True)
-heir = subprocess.Popen(["sleep", "1000"], close_fds=False)
-print(json.dumps({"number": lab.plan.number, "keeper": lab.keeper.pid, "heir": heir.pid}), flush=True)
+heir = os.fork()
+if heir:
+    print(json.dumps({"number": lab.plan.number, "keeper": lab.keeper.pid, "heir": heir}), flush=True)
 signal.pause()
+"""
+DOWN_WITH_AN_HEIR = """
+import os, signal
+from tests.lab.lab import Lab
+lab = Lab.up(1)
+heir = os.fork()
+if not heir:
+    signal.pause()
+lab.down()
+lab.down()
+os.kill(heir, signal.SIGKILL)
 """
 
 
@@ -79,7 +91,7 @@ def is_of(plan: Plan, pid: int) -> bool:
 def places_of(plan: Plan) -> dict[Path, tuple[int, ...]]:
     """Where a lab is seen in file systems, and what tells it there from a later one that has its number."""
     link = Path("/sys/class/net", plan.link)
-    found = {}
+    found: dict[Path, tuple[int, ...]] = {}
     for place in (plan.folder, claims.lock_path(plan.number), link, *claims.cgroups_of(plan)):
         with contextlib.suppress(FileNotFoundError):
             stat = place.stat()
@@ -109,7 +121,30 @@ def test_nothing_is_left_when_the_starter_is_killed(started: Started, ending: si
     started.starter.send_signal(ending)
     started.starter.wait()
     wait_until(lambda: not leftovers(started), "the lab to be cleared", 20, pause_s=0.1)
-    assert started.heir.running, "a process that inherited our pipes does not keep the lab"
+    assert started.heir.running, "a child that inherited the line to the keeper does not keep the lab"
+
+
+def test_down_does_not_wait_for_children_of_the_starter(labs: MakeLab) -> None:
+    subprocess.run([sys.executable, "-c", DOWN_WITH_AN_HEIR], cwd=REPOSITORY, check=True, timeout=20)
+
+
+def test_the_machine_itself_is_as_it_was(labs: MakeLab) -> None:
+    before = machine()
+    with Lab.up(1, docker=True, slurm=True) as lab:
+        lab.ssh("node1", "docker run --rm --network=host lab/machine:1 true")
+        assert machine() == before
+    assert machine() == before
+
+
+def machine() -> dict[str, str]:
+    """What a lab must not touch. The links and addresses of labs themselves are theirs."""
+    seen = {path: Path(path).read_text("utf-8") for path in ("/etc/passwd", "/etc/group", "/etc/hosts", "/proc/mounts")}
+    for command in ("ip -4 route show table all", "ip rule", "iptables-save", "hostname", "ls -A /etc /etc/ssh"):
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+        # the counters and dates of iptables are comments
+        lines = [line for line in done.stdout.splitlines() if "aortalab" not in line and not line.startswith("#")]
+        seen[command] = "\n".join(lines)
+    return seen
 
 
 def test_the_next_lab_sweeps_what_a_killed_keeper_left(started: Started) -> None:
