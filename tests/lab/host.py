@@ -13,6 +13,7 @@ from .plan import PATH, Plan
 from .power import Power
 from .processes import LabError, Process, wait_until
 
+SLURMD_PORT = 6818
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 # `nsenter` forks for the pid namespace; without this what it started would outlive a deadline.
 DIE_TOGETHER = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -184,5 +185,10 @@ class Host:
         return ["nsenter", f"--target={self.first.pid}", *NAMESPACES, "--root", "--wd", "--", *DIE_TOGETHER]
 
     def _is_idle(self) -> bool:
+        """Whether jobs can run here: the controller may not have noticed yet that the node was away."""
+        try:
+            socket.create_connection((self.address, SLURMD_PORT), timeout=0.5).close()
+        except OSError:
+            return False
         state = self.run(["sinfo", "--noheader", "--Node", f"--nodes={self.name}", "--format=%t"])
         return state.stdout.split() == ["idle"]

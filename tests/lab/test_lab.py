@@ -95,7 +95,7 @@ def test_containers_and_processes_are_seen_from_outside(lab: Lab) -> None:
     [box] = first.containers()
     assert (box.name, box.image, box.state, box.labels["of"]) == ("box", "lab/machine:1", "running", "us")
     assert second.containers() == []
-    assert ("sleep", "1234") in {process.argv for process in first.processes()}
+    wait_until(lambda: ("sleep", "1234") in {each.argv for each in first.processes()}, "the container's process", 10)
     assert ("sleep", "1234") not in {process.argv for process in second.processes()}
     lab.ssh(first.name, "docker rm -f box")
     assert first.containers() == []

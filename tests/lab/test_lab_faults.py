@@ -173,6 +173,7 @@ def test_a_killed_docker_leaves_its_containers(lab: Lab, host: Host) -> None:
 def run_box(lab: Lab) -> None:
     done = lab.ssh("node1", "docker run -d --name box --init lab/machine:1 sleep 4242")
     assert done.returncode == 0, done.stderr
+    wait_until(lambda: is_asleep(lab.hosts[0]), "the container's first process to start its child", 10)
 
 
 def remove_box(lab: Lab) -> None:
