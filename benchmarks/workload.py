@@ -2,7 +2,8 @@
 
 Bars: profile_overlap_2gpu takes at most 0.8 times a plain eager loop of the same model (goal 0.6); overlap_stress_h200
 reaches 0.62 of the rate of a large matrix product (goal 0.70); stream timing `light`, and the profiler outside its
-window, cost at most 1 %. Each ratio is one of medians over interleaved runs.
+window, cost at most 1 % of a step of overlap_stress_h200, which the GPUs bound and not the host, whose speed varies by
+far more. Each ratio is one of medians over interleaved runs.
 
     python benchmarks/workload.py [--runs 3] [--gpus 2] [--spread 10] [--datasheet-tflops 989]
 """
@@ -26,6 +27,7 @@ WARM_UP_STEPS = 15
 MATRIX_ROWS = 8192
 
 OVERLAP = ("profile_overlap_2gpu", "training.max_steps=60", "scheduler.total_steps=60", "dataset.num_samples=5000")
+QUIET = "profiling.enabled=false"
 STRESS = ("overlap_stress_h200", "training.max_steps=40", "scheduler.total_steps=40")
 
 
@@ -36,8 +38,14 @@ class Series:
     step_ms: list[float] = field(default_factory=list)
     tflops: list[float] = field(default_factory=list)
 
+    def add(self, lines: list[dict[str, Any]]) -> None:
+        """Note the steps of a run that were not profiled."""
+        steady = [line for line in lines if not line["profiled"]]
+        self.step_ms.append(statistics.median(line["step_ms"] for line in steady))
+        self.tflops.append(statistics.median(line["model_tflops_per_s"] for line in steady))
+
     @property
-    def best_ms(self) -> float:
+    def middle_ms(self) -> float:
         """The median over the runs."""
         return statistics.median(self.step_ms)
 
@@ -54,6 +62,11 @@ class Table:
         self.missed += not holds
         print(f"{what:<58} {ours:>14} {other:>14} {ratio:>7.3f} {bar:>8}  {'ok' if holds else 'MISSED'}", flush=True)
 
+    def add_times(self, what: str, ours_ms: float, other_ms: float, bar: float) -> None:
+        """Print a line of two times, whose ratio is at most the bar."""
+        ratio = ours_ms / other_ms
+        self.add(what, f"{ours_ms:.2f} ms", f"{other_ms:.2f} ms", ratio, f"<= {bar:g}", holds=ratio <= bar)
+
 
 def main() -> int:
     """Measure and print; exit 1 when a bar is missed."""
@@ -69,7 +82,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="aorta-bench-") as folder:
         runner = Runner(Path(folder), options.gpus)
         _overlap(table, runner, options.runs)
-        _stress(table, runner, options.datasheet_tflops)
+        _stress(table, runner, options.runs, options.datasheet_tflops)
         if options.spread:
             _spread(table, runner, options.spread)
     return int(table.missed > 0)
@@ -108,39 +121,36 @@ class Runner:
 
 
 def _overlap(table: Table, runner: Runner, runs: int) -> None:
-    quiet = "profiling.enabled=false"
-    late = ("profiling.enabled=true", "profiling.wait=50", "profiling.warmup=1", "profiling.active=2")
-    variants = {"off": (quiet,), "light": (quiet, "profiling.stream_timing=light"), "profiler": late}
-    series = {name: Series() for name in (*variants, "plain")}
+    ours, plain = Series(), Series()
+    for _ in range(runs):
+        ours.add(runner.train(*OVERLAP, QUIET))
+        plain.step_ms.append(runner.plain_ms(OVERLAP[0]))
+    what = "profile_overlap_2gpu, a step beside a plain eager loop"
+    table.add_times(what, ours.middle_ms, plain.middle_ms, 0.8)
+
+
+def _stress(table: Table, runner: Runner, runs: int, datasheet_tflops: float) -> None:
+    variants = {
+        "off": (QUIET,),
+        "light": (QUIET, "profiling.stream_timing=light"),
+        "profiler": ("profiling.enabled=true", "profiling.wait=30", "profiling.warmup=1", "profiling.active=2"),
+    }
+    series = {name: Series() for name in variants}
+    matrix = [runner.matrix_tflops()]
     for _ in range(runs):
         for name, overrides in variants.items():
-            lines = [line for line in runner.train(*OVERLAP, *overrides) if not line["profiled"]]
-            series[name].step_ms.append(statistics.median(line["step_ms"] for line in lines))
-        series["plain"].step_ms.append(runner.plain_ms(OVERLAP[0]))
-    ours = series["off"].best_ms
-    for name, what, bar in (
-        ("plain", "profile_overlap_2gpu, a step beside a plain eager loop", 0.8),
-        ("light", "stream timing light beside off", 1.01),
-        ("profiler", "profiler outside its window beside none", 1.01),
-    ):
-        other = series[name].best_ms
-        mine, theirs = (ours, other) if name == "plain" else (other, ours)
-        table.add(what, f"{mine:.2f} ms", f"{theirs:.2f} ms", mine / theirs, f"<= {bar:g}", holds=mine / theirs <= bar)
-
-
-def _stress(table: Table, runner: Runner, datasheet_tflops: float) -> None:
-    before = runner.matrix_tflops()
-    lines = runner.train(*STRESS)
-    rate = statistics.median(line["model_tflops_per_s"] for line in lines)
-    matrix = statistics.median((before, runner.matrix_tflops()))
-    step = statistics.median(line["step_ms"] for line in lines)
-    what = f"overlap_stress_h200 ({step:.0f} ms a step) beside a matrix product"
-    ratio = rate / matrix
-    table.add(what, f"{rate:.0f} TFLOP/s", f"{matrix:.0f} TFLOP/s", ratio, ">= 0.62", holds=ratio >= 0.62)
+            series[name].add(runner.train(*STRESS, *overrides))
+    matrix.append(runner.matrix_tflops())
+    ours = series["off"]
+    rate, peak = statistics.median(ours.tflops), statistics.median(matrix)
+    what = f"overlap_stress_h200 ({ours.middle_ms:.0f} ms a step) beside a matrix product"
+    table.add(what, f"{rate:.0f} TFLOP/s", f"{peak:.0f} TFLOP/s", rate / peak, ">= 0.62", holds=rate / peak >= 0.62)
     sheet = f"{datasheet_tflops:.0f} TFLOP/s"
     table.add(
         "the same beside the datasheet", f"{rate:.0f} TFLOP/s", sheet, rate / datasheet_tflops, "none", holds=True
     )
+    table.add_times("the same with stream timing light beside off", series["light"].middle_ms, ours.middle_ms, 1.01)
+    table.add_times("the same with the profiler outside its window", series["profiler"].middle_ms, ours.middle_ms, 1.01)
 
 
 def _spread(table: Table, runner: Runner, runs: int) -> None:

@@ -24,7 +24,7 @@ from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workloads"))
 
-from aorta_train.data import RankingSamples
+from aorta_train.data import FeatureTable, RankingSamples
 from aorta_train.loading import load
 from aorta_train.model import EncoderLayer, build, loss_of
 from aorta_train.options import Options
@@ -67,7 +67,8 @@ def plain(options: Options, steps: int) -> dict[str, float]:
     samples = RankingSamples(options.dataset)
     first = rank * options.training.batch_size
     rows = [samples[index] for index in range(first, first + options.training.batch_size)]
-    batch = {name: torch.stack([row[name] for row in rows]).to(device) for name in rows[0]}
+    features = FeatureTable(options.dataset, torch.float32, device)
+    batch = features.complete({name: torch.stack([row[name] for row in rows]).to(device) for name in rows[0]})
 
     def step() -> None:
         optimizer.zero_grad()

@@ -21,7 +21,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[2] / "workloads"))
 
 from aorta_train.compiling import outcome
-from aorta_train.data import step_data
+from aorta_train.data import FeatureTable, step_data
 from aorta_train.environment import spare_the_host
 from aorta_train.group import close_group, open_group
 from aorta_train.interception import Interception
@@ -65,12 +65,13 @@ def reference(options: Options, world_size: int) -> dict[str, Any]:
     streams = [
         step_data(options, Job(rank, world_size, rank, world_size, launched=True), False) for rank in range(world_size)
     ]
+    features = FeatureTable(options.dataset, torch.float32, CPU)
     norms = []
     for step in range(1, NUM_STEPS + 1):
         for group in optimizer.param_groups:
             group["lr"] = settings.lr * rate_factor(step, options.scheduler)
         optimizer.zero_grad()
-        samples = [batch for stream in streams for batch in next(stream).batches]
+        samples = [features.complete(batch) for stream in streams for batch in next(stream).batches]
         whole = {name: torch.cat([batch[name] for batch in samples]) for name in samples[0]}
         logits = model(whole["dense"], whole["categorical"])
         loss: Any = loss_of(logits, whole["target"], whole["importance"])

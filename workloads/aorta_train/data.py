@@ -16,25 +16,44 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from aorta_train.job import Job
 from aorta_train.options import Dataset as DatasetOptions
 from aorta_train.options import Options
-from aorta_train.precision import low_precision
 
 Sample = dict[str, Tensor]
 
 NUM_WINDOWS = 1 << 22
 
 
-class RankingSamples(Dataset[Sample]):
-    """Sample i: dense (T, F, E) of `dtype`, categorical (T, S) int64, target (T,) 0 or 1, importance (T,) in 0.5..1.5.
+class FeatureTable:
+    """Dense features, (T, F, E) a sample: a window of a table of normal values, the same one everywhere.
 
-    The dense values are a window of a fixed table of normal ones: drawing them anew for each sample would take longer
-    than a GPU takes for the step.
+    Drawing them anew for each sample, or bringing them to a GPU, would take longer than its step.
     """
 
-    def __init__(self, options: DatasetOptions, dtype: torch.dtype = torch.float32) -> None:
-        self.options = options
+    def __init__(self, options: DatasetOptions, dtype: torch.dtype, device: torch.device) -> None:
         self._shape = (options.sequence_length, options.num_dense_features, options.dense_dim)
-        self._table = torch.randn(NUM_WINDOWS + math.prod(self._shape), generator=torch.Generator().manual_seed(0))
-        self._cast_table = self._table.to(dtype)
+        num_values = NUM_WINDOWS + math.prod(self._shape)
+        drawn = torch.randn(num_values, generator=torch.Generator().manual_seed(0))
+        self._values = drawn.to(device, dtype)
+
+    def window(self, first: int) -> Tensor:
+        """Give the dense features (T, F, E) that begin at a value, as a view of the table."""
+        return self._values[first : first + math.prod(self._shape)].view(self._shape)
+
+    def complete(self, batch: Sample) -> Sample:
+        """Put `dense`, (B, T, F, E), into a batch that tells `first`, (B,), where its windows begin."""
+        windows = self._values.as_strided((NUM_WINDOWS, math.prod(self._shape)), (1, 1))
+        dense = windows.index_select(0, batch["first"]).view(-1, *self._shape)
+        return {"dense": dense, **{name: values for name, values in batch.items() if name != "first"}}
+
+
+class RankingSamples(Dataset[Sample]):
+    """Sample i: first () int64, where its dense features begin, categorical (T, S) int64, target and importance (T,).
+
+    A target is 0 or 1, an importance lies in 0.5..1.5.
+    """
+
+    def __init__(self, options: DatasetOptions) -> None:
+        self.options = options
+        self._table = FeatureTable(options, torch.float32, torch.device("cpu"))
 
     def __len__(self) -> int:
         """Count the samples."""
@@ -45,15 +64,13 @@ class RankingSamples(Dataset[Sample]):
         options = self.options
         generator = torch.Generator().manual_seed(options.seed + index)
         positions = options.sequence_length
-        first = int(torch.randint(NUM_WINDOWS, (), generator=generator))
-        window = slice(first, first + math.prod(self._shape))
-        dense = self._table[window].view(self._shape)
+        first = torch.randint(NUM_WINDOWS, (), generator=generator)
+        dense = self._table.window(int(first))
         categorical = torch.randint(options.vocab_size, (positions, options.sparse_features), generator=generator)
         noise = torch.randn(positions, generator=generator)
         target = (dense[:, 0, : options.dense_dim // 2 + 1].sum(dim=1) + noise > 0).float()
         importance = torch.rand(positions, generator=generator) + 0.5
-        given = self._cast_table[window].view(self._shape)
-        return {"dense": given, "categorical": categorical, "target": target, "importance": importance}
+        return {"first": first, "categorical": categorical, "target": target, "importance": importance}
 
 
 @dataclass(frozen=True)
@@ -66,11 +83,8 @@ class StepData:
 
 
 def step_data(options: Options, job: Job, on_gpu: bool) -> Iterator[StepData]:
-    """Give the batches of this rank without end, epoch after epoch; steps count from 1 in each.
-
-    Dense features come in the type of the matrix products, which the model would cast them to: half the bytes to move.
-    """
-    samples = RankingSamples(options.dataset, low_precision(options.training) or torch.float32)
+    """Give the batches of this rank without end, epoch after epoch; steps count from 1 in each."""
+    samples = RankingSamples(options.dataset)
     sampler: DistributedSampler[Any] = DistributedSampler(
         samples, num_replicas=job.world_size, rank=job.rank, shuffle=True, seed=options.dataset.seed, drop_last=True
     )

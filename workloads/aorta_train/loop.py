@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from aorta_train.data import StepData, to_device
+from aorta_train.data import FeatureTable, StepData, to_device
 from aorta_train.fault import Fault
 from aorta_train.job import Job
 from aorta_train.memory import memory_needed, memory_peak_bytes
@@ -19,7 +19,7 @@ from aorta_train.model import loss_of
 from aorta_train.optim import make_optimizer, rate_factor, set_rate
 from aorta_train.options import Options
 from aorta_train.parallel.mode import Parallel
-from aorta_train.precision import LossScaler
+from aorta_train.precision import LossScaler, low_precision
 from aorta_train.profiler import Recorder
 from aorta_train.refusal import TrainingFailed
 from aorta_train.step_log import StepLog, Work, beat
@@ -40,6 +40,8 @@ class Steps:
         self._options = options
         self._device = device
         self._parallel = parallel
+        # In the type of the matrix products, which the model would cast them to.
+        self._features = FeatureTable(options.dataset, low_precision(options.training) or torch.float32, device)
         self._optimizer = make_optimizer(parallel.module.parameters(), options.optimizer, device)
         self._scaler = LossScaler() if options.training.mixed_precision == "fp16" else None
         self._fault = Fault(options.fault_injection, job, device)
@@ -70,7 +72,7 @@ class Steps:
         losses = []
         for index, samples in enumerate(data.batches):
             with self.timer.phase("data", batch=index):
-                batch = to_device(samples, self._device)
+                batch = self._features.complete(to_device(samples, self._device))
             with self._parallel.batch_context(last=index == num_batches - 1):
                 with self.timer.phase("forward", batch=index):
                     logits = self._parallel.module(batch["dense"], batch["categorical"])
