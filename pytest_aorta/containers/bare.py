@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pytest_aorta.containers.spec import Spec
 from pytest_aorta.fleet.fleet import Fleet
 
 
@@ -12,11 +13,11 @@ class Bare:
 
     name = "none"
 
-    def launch(self, fleet: Fleet, hosts: Sequence[str]) -> Mapping[str, str]:
+    def launch(self, fleet: Fleet, specs: Mapping[str, Spec]) -> Mapping[str, str]:
         """Say for every host that there is no container."""
-        return dict.fromkeys(hosts, "no container, processes run on the host itself")
+        return dict.fromkeys(fleet.hosts, "no container, processes run on the host itself")
 
-    def argv(self, host: str, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def argv(self, host: str, argv: Sequence[str]) -> list[str]:
         """Give the argument list as it is."""
         return list(argv)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from pytest_aorta.containers.spec import Spec
 from pytest_aorta.fleet.fleet import Fleet
 
 
 class Engine(Protocol):
     """One way of running things on a host: inside a container, or without one.
 
-    An engine is made from the configuration's `container` block and used for one run. It keeps what `launch` started,
-    so that `remove` needs nothing and can be called at any time, also after a launch that failed half-way.
+    An engine is made for one run. It keeps what `launch` started, so that `remove` needs nothing and can be called at
+    any time, also after a launch that failed half-way. Whatever it starts is told to the host's node program as an
+    undoing (`undo`), so that it is removed when the run or the link dies.
     """
 
     @property
@@ -20,8 +22,8 @@ class Engine(Protocol):
         """The runtime's name, as in `container.runtime.name`."""
         ...
 
-    def launch(self, fleet: Fleet, hosts: Sequence[str]) -> Mapping[str, str]:
-        """Bring up the container on every host, or find it running, by the configured lifetime.
+    def launch(self, fleet: Fleet, specs: Mapping[str, Spec]) -> Mapping[str, str]:
+        """Bring up the container on every host, or find it running, by the lifetime.
 
         Returns:
             One sentence a host on what is there: name, image and its digest.
@@ -31,11 +33,8 @@ class Engine(Protocol):
         """
         ...
 
-    def argv(self, host: str, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Give the argument list that, started on the host with `env` in its environment, runs `argv` inside.
-
-        An engine hands variables on by name and never writes a value into the list: others can read argument lists.
-        """
+    def argv(self, host: str, argv: Sequence[str]) -> list[str]:
+        """Give the argument list that, started on the host, runs `argv` inside, its input and output connected."""
         ...
 
     def remove(self) -> None:

@@ -46,7 +46,7 @@ def launch_containers(run: RunContext) -> Containers:
         *_free_space(prepared),
     ]
     _require_torch(run)
-    launched = run.engine.launch(fleet, tuple(fleet.hosts))
+    launched = run.engine.launch(fleet, {})
     if run.settings.uses_container:
         run.on_teardown(f"{run.engine.name}: containers removed", run.engine.remove)
     unread = tuple(unreadable(run))

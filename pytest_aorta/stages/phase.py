@@ -70,7 +70,7 @@ def start_phase(
                 "start",
                 {
                     "name": name,
-                    "argv": list(run.engine.argv(host, argv, env)),
+                    "argv": list(argv),
                     "cwd": cwd[host],
                     "env": dict(env),
                     "log": logs[host],
