@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Answer = dict[str, Any]
-EventKind = Literal["exited", "lines", "lost"]
+EventKind = Literal["exited", "lines", "said", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class Ask:
 class Event:
     """Something a host said unasked.
 
-    `exited`: name, exit_code, signal, seconds. `lines`: name, lines. `lost`: message; nothing more comes from the host.
+    `exited`: name, exit_code, signal, seconds. `lines`: name, lines. `said`: name, data. `lost`: message; nothing more
+    comes from the host.
     """
 
     host: str

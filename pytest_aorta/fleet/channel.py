@@ -21,7 +21,7 @@ END_TIMEOUT_S = 3.0
 SLICE_S = 0.5
 LEAVE_GRACE_S = 5.0
 
-_EVENT_KINDS: dict[object, EventKind] = {"exited": "exited", "lines": "lines"}
+_EVENT_KINDS: dict[object, EventKind] = {"exited": "exited", "lines": "lines", "said": "said"}
 
 
 class Pending:

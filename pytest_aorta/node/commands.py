@@ -13,7 +13,8 @@ from .endings import Ending
 from .facts import clock, facts
 from .requests import Answer, CommandError, Request
 from .service import Service
-from .state import reap
+from .state import alive, reap
+from .undoings import TIMEOUT_S, Undoing
 
 LEAVE_GRACE_S = 5.0
 
@@ -62,6 +63,38 @@ def _start(node: Service, request: Request) -> Answer:
         log=args.path("log"),
         follow=args.flag("follow", default=False),
     )
+
+
+def _open(node: Service, request: Request) -> Answer:
+    args = request.args
+    return node.relays.open(
+        args.text("name"),
+        args.texts("argv"),
+        cwd=args.path("cwd", None),
+        env=args.mapping("env", (str, type(None)), "a string or null"),
+    )
+
+
+def _tell(node: Service, request: Request) -> Answer:
+    relay = node.relays.known(request.args.text("name"))
+    text = request.args.text("data", "")
+    if text:
+        relay.tell(text)
+    if request.args.flag("end", default=False):
+        relay.end_input()
+    return {}
+
+
+def _shut(node: Service, request: Request) -> None:
+    relay = node.relays.known(request.args.text("name"))
+    if not relay.running:
+        request.answer({"left": []})
+        return
+
+    def done(endings: dict[str, Ending]) -> None:
+        request.answer({"left": sorted({pid for ending in endings.values() for pid in ending.left})})
+
+    node.end([relay.group_name], request.args.number("grace_s", 5.0), done)
 
 
 def _stop(node: Service, request: Request) -> None:
@@ -183,6 +216,26 @@ def _kernel_log(node: Service, request: Request) -> None:
     attempt()
 
 
+def _undo(node: Service, request: Request) -> Answer:
+    args = request.args
+    argv = args.texts("argv")
+    if not argv or not argv[0]:
+        raise CommandError("bad_request", "undo: argv is empty, expected the program and its arguments")
+    node.groups.undoings.add(args.text("name"), Undoing(argv, args.number("timeout_s", TIMEOUT_S)))
+    node.groups.record()
+    return {}
+
+
+def _undone(node: Service, request: Request) -> Answer:
+    was_known = node.groups.undoings.forget(request.args.text("name"))
+    node.groups.record()
+    return {"known": was_known}
+
+
+def _alive(node: Service, request: Request) -> Answer:
+    return alive(request.args.path("path"))
+
+
 def _reap(node: Service, request: Request) -> None:
     path = request.args.path("path")
     if path == node.folder.path:
@@ -203,6 +256,9 @@ COMMANDS: dict[str, Callable[[Service, Request], Answer | None]] = {
     "remove": _remove,
     "run": _run,
     "start": _start,
+    "open": _open,
+    "tell": _tell,
+    "shut": _shut,
     "stop": _stop,
     "processes": _processes,
     "signal": _signal,
@@ -215,6 +271,9 @@ COMMANDS: dict[str, Callable[[Service, Request], Answer | None]] = {
     "free_port": _free_port,
     "hold": _hold,
     "kernel_log": _kernel_log,
+    "undo": _undo,
+    "undone": _undone,
+    "alive": _alive,
     "reap": _reap,
     "leave": _leave,
 }

@@ -22,6 +22,7 @@ from .processes import (
 )
 from .requests import Answer, CommandError, sentence
 from .state import StateFolder, reap
+from .undoings import Undoings
 
 __all__ = ["Group", "Groups", "reap"]
 
@@ -47,6 +48,7 @@ class Groups:
         self._groups: dict[str, Group] = {}
         self._tags: dict[Identity, tuple[str, str]] = {}
         self._num_runs = 0
+        self.undoings = Undoings()
 
     def start(
         self, name: str, argv: list[str], *, cwd: str, env: Mapping[str, str | None], log: str, follow: bool
@@ -235,13 +237,14 @@ class Groups:
             self._on_event("lines", {"name": name, "lines": lines})
 
     def record(self) -> None:
-        """Write down which processes lead a group now."""
+        """Write down which processes lead a group now, and what else is to be undone."""
         self._folder.write_groups(
             [
                 {"name": name, "pid": group.child.pid, "start_ticks": group.child.start_ticks}
                 for name, group in self._groups.items()
                 if group.child.running
-            ]
+            ],
+            self.undoings.document(),
         )
 
 

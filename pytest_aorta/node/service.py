@@ -18,8 +18,10 @@ from .groups import Groups
 from .holds import Holds
 from .processes import signal_name, table
 from .protocol import VERSION, Message, hello
+from .relays import Relays
 from .requests import FAULTS, Answer, CommandError, Request, sentence
 from .state import StateFolder, forget
+from .undoings import why_not_undone
 from .wire import Wire
 
 TAIL_STEP_S = 0.1
@@ -43,6 +45,7 @@ class Service:
         self.wire = Wire(self.selector, in_fd, out_fd)
         self.children = Children(folder.token)
         self.groups = Groups(self.children, folder, self._event)
+        self.relays = Relays(self.groups, self.selector, self._event)
         self.holds = Holds()
         self._commands = commands
         self._lease_s = lease_s
@@ -134,16 +137,46 @@ class Service:
             return
         self._why = why
         ending = self.groups.ending_of_all(grace_s)
-        self._endings.append((ending, lambda: self._end(ending)))
+        self._endings.append((ending, lambda: self._undo(ending)))
 
-    def _end(self, ending: Ending) -> None:
+    def _undo(self, ending: Ending) -> None:
+        """Run the undoings one after the other, newest first, then end."""
         self.children.reap()  # so that the last `exited` events stand before the answer to `leave`
-        self.folder.write_end({"why": self._why, "groups": self.groups.summary(), "left": ending.left})
-        if self.forget and not ending.left:
+        waiting = self.groups.undoings.newest_first()
+        problems: dict[str, str] = {}
+
+        def next_one() -> None:
+            if not waiting:
+                self._end(ending, problems)
+                return
+            name, undoing = waiting.pop(0)
+
+            def ended(answer: Answer) -> None:
+                why = "it did not end in time" if answer["timed_out"] else ""
+                why = why or why_not_undone(answer["exit_code"], answer["stderr"])
+                if why:
+                    problems[name] = why
+                else:
+                    self.groups.undoings.forget(name)
+                next_one()
+
+            try:
+                self.capture(undoing.argv, ended, timeout_s=undoing.timeout_s)
+            except CommandError as error:
+                problems[name] = error.message
+                next_one()
+
+        next_one()
+
+    def _end(self, ending: Ending, not_undone: dict[str, str]) -> None:
+        self.groups.record()
+        summary = {"why": self._why, "groups": self.groups.summary(), "left": ending.left, "not_undone": not_undone}
+        self.folder.write_end(summary)
+        if self.forget and not ending.left and not not_undone:
             forget(self.folder.path)
         for request in self._requests:
             if request.do == "leave":
-                request.answer({})
+                request.answer({"left": ending.left, "not_undone": not_undone})
             else:
                 request.refuse(CommandError("failed", f"the node program ended first: {self._why}"))
         self._finished = True
@@ -154,6 +187,7 @@ class Service:
         for message in self.wire.received():
             self._take(message)
         self._take_results()
+        self.relays.pause(self.wire.crowded)
         if not self.wire.crowded:
             self.groups.follow()
         self._step_captures()

@@ -13,6 +13,7 @@ from .facts import boot_id
 from .files import remove
 from .processes import TAG, Table, ancestors, descendants, environment, is_alive, process
 from .requests import Answer, CommandError, sentence
+from .undoings import Undoings, read, undo_now
 
 GROUPS_FILE = "groups.json"
 STATE_FILE = "node-state.json"
@@ -27,9 +28,10 @@ class StateFolder:
         me = process(os.getpid())
         self._node = {"pid": os.getpid(), "start_ticks": me.start_ticks if me else 0}
 
-    def write_groups(self, groups: list[dict[str, Any]]) -> None:
-        """Record which processes lead a group now."""
-        self._write(GROUPS_FILE, {"token": self.token, "boot_id": boot_id(), "node": self._node, "groups": groups})
+    def write_groups(self, groups: list[dict[str, Any]], undoings: list[dict[str, Any]]) -> None:
+        """Record which processes lead a group now, and what else is to be undone."""
+        document = {"token": self.token, "boot_id": boot_id(), "node": self._node}
+        self._write(GROUPS_FILE, {**document, "groups": groups, "undo": undoings})
 
     def write_end(self, document: dict[str, Any]) -> None:
         """Record how the program ended."""
@@ -54,9 +56,10 @@ def forget(state_dir: str) -> None:
 def reap(state_dir: str, grace_s: float = 2.0) -> Answer:
     """End what a node program recorded in `state_dir` and what carries its token, the program itself included.
 
-    The answer has `ended` (pids that were running), `left` (pids that would not die) and `recorded` (whether there
-    was a record). A process is ended only if its pid and its start time are the recorded ones, or it has the token.
-    The folder is removed when nothing of what it records is left.
+    The answer has `ended` (pids that were running), `left` (pids that would not die), `undone` and `not_undone` (names
+    of undoings, the latter with why) and `recorded` (whether there was a record). A process is ended only if its pid
+    and its start time are the recorded ones, or it has the token. The folder is removed when nothing of what it records
+    is left.
 
     Raises:
         CommandError: the record is not one of ours.
@@ -64,7 +67,7 @@ def reap(state_dir: str, grace_s: float = 2.0) -> Answer:
     folder = os.path.expanduser(state_dir)
     record = _read(os.path.join(folder, GROUPS_FILE))
     if record is None:
-        return {"recorded": False, "ended": [], "left": []}
+        return {"recorded": False, "ended": [], "left": [], "undone": [], "not_undone": {}}
     roots = record.roots if record.boot_id == boot_id() else []  # a reboot has ended everything
 
     def find(processes: Table) -> list[Identity]:
@@ -75,15 +78,35 @@ def reap(state_dir: str, grace_s: float = 2.0) -> Answer:
         return identities(processes, [pid for pid in found if pid not in spared])
 
     ending = end_now(find, grace_s)
-    if not ending.left:
+    undone, not_undone = undo_now(record.undoings)
+    if not ending.left and not not_undone:
         forget(folder)
-    return {"recorded": True, "ended": ending.ended_pids, "left": ending.left}
+    return {
+        "recorded": True,
+        "ended": ending.ended_pids,
+        "left": ending.left,
+        "undone": undone,
+        "not_undone": not_undone,
+    }
+
+
+def alive(state_dir: str) -> Answer:
+    """Tell whether the node program of a state folder still runs: `recorded`, `alive`.
+
+    Raises:
+        CommandError: the record is not one of ours.
+    """
+    record = _read(os.path.join(os.path.expanduser(state_dir), GROUPS_FILE))
+    if record is None:
+        return {"recorded": False, "alive": False}
+    return {"recorded": True, "alive": record.boot_id == boot_id() and is_alive(*record.roots[0])}
 
 
 class _Record(NamedTuple):
     token: str
     boot_id: str
-    roots: list[Identity]
+    roots: list[Identity]  # the node program itself first
+    undoings: Undoings
 
 
 def _read(path: str) -> _Record | None:
@@ -92,7 +115,8 @@ def _read(path: str) -> _Record | None:
             owner = os.fstat(file.fileno()).st_uid
             document = json.load(file)
         roots = [(int(entry["pid"]), int(entry["start_ticks"])) for entry in [document["node"], *document["groups"]]]
-        record = _Record(str(document["token"]), str(document["boot_id"]), roots)
+        undoings = read(document.get("undo", []))
+        record = _Record(str(document["token"]), str(document["boot_id"]), roots, undoings)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -228,7 +228,13 @@ def test_a_record_of_another_process_ends_nothing(start: Start, fleet: Fleet, sa
         wrong = {"pid": foreign.pid, "start_ticks": entry.start_ticks - 1}
         document = {"token": "none of ours", "boot_id": boot_id, "node": wrong, "groups": [{"name": "g", **wrong}]}
         (folder / "groups.json").write_text(json.dumps(document))
-        assert reap(str(folder)) == {"recorded": True, "ended": [], "left": []}
+        assert reap(str(folder)) == {
+            "recorded": True,
+            "ended": [],
+            "left": [],
+            "undone": [],
+            "not_undone": {},
+        }
         assert foreign.poll() is None
         right = {"pid": foreign.pid, "start_ticks": entry.start_ticks}
         (folder / "groups.json").write_text(json.dumps({**document, "node": right, "boot_id": "another boot"}))
@@ -247,4 +253,10 @@ def test_a_damaged_record_is_refused_in_a_sentence(tmp_path: Path, text: str) ->
 
 
 def test_no_record_is_nothing_to_do(ask: AskNode, tmp_path: Path) -> None:
-    assert ask("reap", path=str(tmp_path / "absent")) == {"recorded": False, "ended": [], "left": []}
+    assert ask("reap", path=str(tmp_path / "absent")) == {
+        "recorded": False,
+        "ended": [],
+        "left": [],
+        "undone": [],
+        "not_undone": {},
+    }

@@ -182,7 +182,7 @@ def test_leaving_answers_what_is_still_asked(program: Program) -> None:
     program.say(encode({"id": 2, "do": "leave"}, 2))
     answers = {message["id"]: message for message in (program.hear(), program.hear())}
     assert set(answers[1]) & {"ok", "error"}  # whichever came first: the end of the command or that of the program
-    assert answers[2] == {"id": 2, "ok": {}}
+    assert answers[2] == {"id": 2, "ok": {"left": [], "not_undone": {}}}
     assert program.record()["why"] == "the controller left"
 
 
@@ -204,7 +204,7 @@ def test_a_state_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> 
 def test_reaping_from_the_command_line(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "pytest_aorta.node", "--reap", str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == {"recorded": False, "ended": [], "left": []}
+    assert json.loads(done.stdout) == {"recorded": False, "ended": [], "left": [], "undone": [], "not_undone": {}}
 
 
 def _in_thread(work: Callable[[], None]) -> Callable[[], None]:
