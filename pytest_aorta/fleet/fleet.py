@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pytest_aorta.errors import FleetError, HostError, LeaseLost, Unreachable
@@ -62,6 +62,7 @@ class Fleet:
         self._lease_s = lease_seconds
         self._channels: dict[str, Channel] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._subscribers: dict[tuple[str, str], Callable[[Event], None]] = {}
         self._lock = threading.Lock()
         self._is_open = False
         self._stop_pings = threading.Event()
@@ -133,6 +134,10 @@ class Fleet:
         if errors:
             raise errors[host]
 
+    def subscribe(self, host: str, name: str, take: Callable[[Event], None]) -> None:
+        """Have what a host says of one name, and its loss, given to `take` by the reading thread at once."""
+        self._subscribers[host, name] = take
+
     def events(self, timeout_s: float) -> list[Event]:
         """Give what the hosts said since the last call; wait up to `timeout_s` for something.
 
@@ -177,7 +182,7 @@ class Fleet:
             pipes = self._transports[host].start(self._lease_s, state_dir)
         except OSError as error:
             raise Unreachable(host, str(error)) from error
-        channel = Channel(host, pipes, self._events.put)
+        channel = Channel(host, pipes, self._on_event)
         with self._lock:
             too_late = not self._is_open  # the opening was interrupted and closed meanwhile
             if not too_late:
@@ -186,6 +191,17 @@ class Fleet:
             channel.close()
             raise LeaseLost(host, "its node program came up after the fleet was closed")
         channel.greet(timeout_s)
+
+    def _on_event(self, event: Event) -> None:
+        subscribers = list(self._subscribers.items())
+        if event.kind == "lost":
+            for (host, _), take in subscribers:
+                if host == event.host:
+                    take(event)
+        elif (take := self._subscribers.get((event.host, str(event.data.get("name"))))) is not None:
+            take(event)
+            return
+        self._events.put(event)
 
     def _ping(self, stop: threading.Event) -> None:
         """Renew every lease; give up a host that has not said a word to several pings."""
