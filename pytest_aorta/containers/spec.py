@@ -12,12 +12,15 @@ RUN_LABEL = "aorta.run"
 STATE_LABEL = "aorta.state"
 """Label with the node program's state folder on the host, which tells whether the run still lives."""
 
+KEPT_LABEL = "aorta.kept"
+"""Label of persistent containers, which outlive their run: nobody but a person removes them."""
+
 Lifetime = Literal["per_run", "persistent", "no_launch"]
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder of the host inside the container; both paths are absolute."""
+    """A folder of the host inside the container; both paths are absolute; options as in `volumes` (`ro`, `rslave`)."""
 
     source: str
     target: str

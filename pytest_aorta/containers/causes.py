@@ -1,0 +1,71 @@
+"""Causes: the words of an engine as one sentence, with the next step where the words are known."""
+
+from __future__ import annotations
+
+import re
+
+HELP = re.compile(r"(?m)^\s*(See '.*--help'\.?|Run '.*--help' for more information)\s*$")
+PREFIX = re.compile(r"^(?:docker: |Error: |Error response from daemon: |podman: )+")
+MOST_CHARACTERS = 700
+GONE = re.compile(
+    r"no such container|no container with (name or )?id|removal of container .* is already in progress", re.IGNORECASE
+)
+NO_IMAGE = re.compile(
+    r"no such image|image not known|failed to find image|unable to find .* in local storage", re.IGNORECASE
+)
+NOT_PERMITTED = re.compile(r"permission ?denied|PermissionError", re.IGNORECASE)
+NO_PROGRAM = re.compile(r"cannot run '.*': No such file")
+
+_LOAD = "or load the image there yourself (docker load)"
+_NEXT_STEPS = tuple(
+    (re.compile(words, re.IGNORECASE), next_step)
+    for words, next_step in (
+        (
+            (
+                r"is the docker daemon running|connection aborted|remotedisconnected|while fetching server api version"
+                r"|failed to connect to the docker api"
+            ),
+            "is the daemon running? Start it (systemctl start docker)",
+        ),
+        (r"no space left", "make room where the engine keeps its images (docker system df)"),
+        (r"toomanyrequests|rate limit", "the registry wants a login: set container.runtime.args.registry, or wait"),
+        (r"x509|certificate", f"have the daemon trust the registry's certificate, {_LOAD}"),
+        (
+            r"manifest unknown|manifest for .* not found|tag does not exist",
+            "the registry has no such tag or digest: check container.image",
+        ),
+        (r"no matching manifest", "the image is not made for this machine's architecture: check container.image"),
+        (
+            r"unauthorized|denied: |access denied|authentication required|no basic auth|incorrect username",
+            "check container.image, and the login in container.runtime.args.registry",
+        ),
+        (
+            (
+                r"no such host|dial tcp|connection refused|i/o timeout|tls handshake|network is unreachable"
+                r"|server misbehaving|temporary failure in name resolution|client\.timeout"
+            ),
+            f"the registry cannot be reached from there: check the network and the daemon's proxy, {_LOAD}",
+        ),
+        (r"could not select device driver", "install NVIDIA's container toolkit there, or do without gpus"),
+        (r"unresolvable cdi|cdi device", "make the CDI file there (nvidia-ctk cdi generate)"),
+        (
+            r"error gathering device information|no such device|/dev/\S+: no such file",
+            "name only devices that the machine has in container.runtime.args.devices",
+        ),
+        (r"unable to find group", "the image has no group of that name: give its number in group_add"),
+        (r"unable to find user|no matching entries in passwd", "the image has no user of that name: give its number"),
+        (r"bind source path does not exist|statfs .* no such file", "make the folder there, or correct the volumes"),
+        (r"is already in use", "somebody has just taken it: choose another container.name"),
+        (r"exec: \"?sleep\"?|\"sleep\": executable file", "the image needs a `sleep` program (coreutils or busybox)"),
+        (r"a password is required|a terminal is required", "sudo must not ask for a password there"),
+        (r"invalid reference format", "check container.image"),
+    )
+)
+
+
+def cause(text: str) -> str:
+    """Give what an engine said as one sentence."""
+    words = " ".join(PREFIX.sub("", line.strip()) for line in HELP.sub("", text).splitlines() if line.strip())
+    words = words[:MOST_CHARACTERS].rstrip(". ") or "it failed without a word"
+    next_step = next((step for pattern, step in _NEXT_STEPS if pattern.search(words)), "")
+    return f"{words}; {next_step}" if next_step else words

@@ -1,0 +1,204 @@
+"""The client programs of docker and podman, run on each host by its node program."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+from pytest_aorta.containers import driver
+from pytest_aorta.containers.arguments import IDLE, INSPECTED, create_arguments
+from pytest_aorta.containers.causes import GONE, NO_IMAGE
+from pytest_aorta.containers.commands import Command, Ended, Program, ended, is_absent, outputs, programs
+from pytest_aorta.containers.driver import Progress, untold
+from pytest_aorta.containers.environment import passed
+from pytest_aorta.containers.lifecycle import Containers
+from pytest_aorta.containers.lifetime import Found
+from pytest_aorta.containers.logins import Logins
+from pytest_aorta.containers.outcome import Outcome
+from pytest_aorta.containers.spec import RUN_LABEL, Lifetime, Spec
+from pytest_aorta.fleet.fleet import Fleet
+
+ProgramName = Literal["docker", "podman"]
+
+
+class DockerCli(Containers):
+    """The engine that needs nothing but the client program on every host."""
+
+    def __init__(
+        self, lifetime: Lifetime = "per_run", program: ProgramName = "docker", progress: Progress = untold
+    ) -> None:
+        super().__init__(program, CliDriver(program, progress), lifetime)
+
+
+class CliDriver:
+    """One argument list per thing asked, the same on all hosts but for the way the program is called."""
+
+    def __init__(self, program: ProgramName, progress: Progress = untold) -> None:
+        self._name = program
+        self._progress = progress
+        self._fleet: Fleet | None = None
+        self._programs: dict[str, Program] = {}
+
+    def reach(self, fleet: Fleet, hosts: Iterable[str] | None = None) -> Outcome[Program]:
+        """Decide, once for each host, whether sudo stands before the program."""
+        self._fleet = fleet
+        found = programs(fleet, fleet.hosts if hosts is None else hosts, self._name)
+        self._programs |= found.good
+        return found
+
+    def find(self, names: Mapping[str, str]) -> Outcome[Found | None]:
+        """Look for names: an empty list is sure, whereas `inspect` fails alike for many reasons."""
+        found = self.listed({host: f"name=^/?{re.escape(name)}$" for host, name in names.items()})
+        return Outcome({host: each[0] if each else None for host, each in found.good.items()}, found.failed)
+
+    def inspect(self, ids: Mapping[str, str]) -> Outcome[Found | None]:
+        """Look at one container on each host."""
+        found = self._inspected({host: [container_id] for host, container_id in ids.items()})
+        return Outcome({host: each[0] if each else None for host, each in found.good.items()}, found.failed)
+
+    def listed(self, filters: Mapping[str, str]) -> Outcome[list[Found]]:
+        """Give all containers that a filter lets through, running or not."""
+        argv = ("ps", "--all", "--no-trunc", "--quiet")
+        ids = self._outputs({host: (*argv, f"--filter={each}") for host, each in filters.items()})
+        found = self._inspected({host: text.split() for host, text in ids.good.items() if text.split()})
+        none: dict[str, list[Found]] = {host: [] for host, text in ids.good.items() if not text.split()}
+        return Outcome({**none, **found.good}, {**ids.failed, **found.failed})
+
+    def has_image(self, images: Mapping[str, str]) -> Outcome[bool]:
+        """Inspect images, which knows digests as well as tags."""
+        argv = ("image", "inspect", "--format={{.Id}}")
+        outcome = self._ended({host: (*argv, image) for host, image in images.items()})
+        absent = {host for host, each in outcome.good.items() if each.exit_code and NO_IMAGE.search(each.stderr)}
+        good, failed = self._divided(outcome, driver.PROBE_TIMEOUT_S, excused=absent)
+        return Outcome({host: host not in absent for host in good}, failed)
+
+    def pull(self, specs: Mapping[str, Spec]) -> Outcome[None]:
+        """Pull, by a login of its own where one is given."""
+        for host, spec in specs.items():
+            self._progress(f"{host}: pulling {spec.image}, which is not there yet")
+        logins = Logins(self._on, self._name, {host: self._programs[host] for host in specs})
+        entered = logins.enter({host: spec.login for host, spec in specs.items() if spec.login is not None})
+        commands = {
+            host: Command((*logins.pulling(host), "--quiet", spec.image), driver.PULL_TIMEOUT_S)
+            for host, spec in specs.items()
+            if host not in entered.failed
+        }
+        try:
+            outcome = _telling(lambda: outputs(self._on, commands), self._progress, sorted(commands))
+        finally:
+            logins.leave()
+        return Outcome(dict.fromkeys(outcome.good), {**entered.failed, **outcome.failed})
+
+    def create(self, specs: Mapping[str, Spec]) -> Outcome[str]:
+        """Make containers that do nothing but wait."""
+        commands, refused = {}, {}
+        for host, spec in specs.items():
+            program = self._programs[host]
+            env = passed(spec.env, self._name, through_sudo=len(program) > 1)
+            argv = (*program, "create", *env.argv, *create_arguments(spec, self._name), spec.image, *IDLE[1:])
+            if env.refused:
+                refused[host] = "; ".join(env.refused)
+            else:
+                commands[host] = Command(argv, driver.CREATE_TIMEOUT_S, env.env, env.lines)
+        outcome = outputs(self._on, commands)
+        return Outcome({host: text.split()[-1] for host, text in outcome.good.items()}, {**outcome.failed, **refused})
+
+    def start(self, ids: Mapping[str, str]) -> Outcome[None]:
+        """Start what was made."""
+        return self._done({host: ("start", each) for host, each in ids.items()}, driver.START_TIMEOUT_S)
+
+    def stop(self, ids: Mapping[str, str]) -> Outcome[None]:
+        """Kill the processes: the first one, a sleep, heeds no other signal."""
+        return self._done({host: ("kill", each) for host, each in ids.items()}, driver.REMOVE_TIMEOUT_S)
+
+    def remove(self, ids: Mapping[str, str]) -> Outcome[None]:
+        """Remove containers and the nameless volumes that the image gave them."""
+        argv = {host: _removing(each) for host, each in ids.items()}
+        outcome = self._ended(argv, driver.REMOVE_TIMEOUT_S)
+        gone = {host for host, each in outcome.good.items() if GONE.search(each.stderr)}
+        good, failed = self._divided(outcome, driver.REMOVE_TIMEOUT_S, excused=gone)
+        return Outcome(dict.fromkeys(good), failed)
+
+    def removal(self, host: str, container_id: str) -> list[str]:
+        """Give what the host can run by itself."""
+        return [*self._programs[host], *_removing(container_id)]
+
+    def inside(self, host: str, container_id: str, argv: Sequence[str]) -> list[str]:
+        """Give the `exec` whose input and output are those of the process inside."""
+        return [*self._programs[host], "exec", "--interactive", container_id, *argv]
+
+    @property
+    def _on(self) -> Fleet:
+        if self._fleet is None:
+            raise RuntimeError("a driver was used before it reached for its hosts")
+        return self._fleet
+
+    def _inspected(self, ids: Mapping[str, Sequence[str]]) -> Outcome[list[Found]]:
+        argv = ("container", "inspect", f"--format={INSPECTED}")
+        outcome = self._ended({host: (*argv, *each) for host, each in ids.items()})
+        gone = {host for host, each in outcome.good.items() if each.exit_code and GONE.search(each.stderr)}
+        good, failed = self._divided(outcome, driver.PROBE_TIMEOUT_S, excused=gone)
+        return Outcome({host: _read(each.stdout) for host, each in good.items()}, failed)
+
+    def _done(self, argvs: Mapping[str, Sequence[str]], timeout_s: float) -> Outcome[None]:
+        outcome = self._outputs(argvs, timeout_s)
+        return Outcome(dict.fromkeys(outcome.good), outcome.failed)
+
+    def _outputs(self, argvs: Mapping[str, Sequence[str]], timeout_s: float = driver.PROBE_TIMEOUT_S) -> Outcome[str]:
+        return outputs(self._on, self._commands(argvs, timeout_s))
+
+    def _ended(self, argvs: Mapping[str, Sequence[str]], timeout_s: float = driver.PROBE_TIMEOUT_S) -> Outcome[Ended]:
+        return ended(self._on, self._commands(argvs, timeout_s))
+
+    def _commands(self, argvs: Mapping[str, Sequence[str]], timeout_s: float) -> dict[str, Command]:
+        return {host: Command((*self._programs[host], *argv), timeout_s) for host, argv in argvs.items()}
+
+    def _divided(
+        self, outcome: Outcome[Ended], timeout_s: float, excused: set[str]
+    ) -> tuple[dict[str, Ended], dict[str, str]]:
+        whys = {host: each.why_failed(timeout_s) for host, each in outcome.good.items() if host not in excused}
+        failed = {**outcome.failed, **{host: why for host, why in whys.items() if why}}
+        return {host: each for host, each in outcome.good.items() if host not in failed}, failed
+
+
+def containers_of(
+    fleet: Fleet, hosts: Iterable[str] | None = None, program: ProgramName = "docker"
+) -> Outcome[list[Found]]:
+    """List the containers that we have started, running or not; a host without the program has none."""
+    asked = list(fleet.hosts if hosts is None else hosts)
+    client = CliDriver(program)
+    reached = client.reach(fleet, asked)
+    listed = client.listed(dict.fromkeys(reached.good, f"label={RUN_LABEL}"))
+    absent: dict[str, list[Found]] = {host: [] for host, why in reached.failed.items() if is_absent(why)}
+    failed = {host: why for host, why in reached.failed.items() if host not in absent}
+    return Outcome({**absent, **listed.good}, {**failed, **listed.failed})
+
+
+def _removing(container_id: str) -> tuple[str, ...]:
+    return ("rm", "--force", "--volumes", container_id)
+
+
+def _read(text: str) -> list[Found]:
+    found = []
+    for line in text.splitlines():
+        if line.startswith('["'):  # "[]": what some versions print beside an error
+            container_id, name, state, image, image_id, labels = json.loads(line)
+            found.append(Found(container_id, name.removeprefix("/"), state, image, image_id, labels or {}))
+    return found
+
+
+def _telling(pull: Callable[[], Outcome[str]], progress: Progress, hosts: Sequence[str]) -> Outcome[str]:
+    """Call `pull`, saying now and then that it goes on: what the client prints is seen only at its end."""
+    results: list[Outcome[str]] = []
+    thread = threading.Thread(target=lambda: results.append(pull()), name="aorta-pull", daemon=True)
+    began_s = time.monotonic()
+    thread.start()
+    thread.join(driver.TELL_EVERY_S)
+    while thread.is_alive():
+        progress(f"still pulling on {', '.join(hosts)} after {time.monotonic() - began_s:.0f} s")
+        thread.join(driver.TELL_EVERY_S)
+    return results[0] if results else Outcome({}, dict.fromkeys(hosts, "the pull ended without a result"))

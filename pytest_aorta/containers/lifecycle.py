@@ -1,0 +1,170 @@
+"""Containers: the life of a run's containers on all hosts, the same whatever drives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pytest_aorta.containers.driver import REMOVE_TIMEOUT_S, Driver
+from pytest_aorta.containers.lifetime import Found, Step, decide, in_doubt
+from pytest_aorta.containers.outcome import Outcome, by_host
+from pytest_aorta.containers.soundness import faults
+from pytest_aorta.containers.spec import KEPT_LABEL, RUN_LABEL, Lifetime, Spec
+from pytest_aorta.errors import ContainerError
+from pytest_aorta.fleet.ask import Answer, Ask
+from pytest_aorta.fleet.fleet import Fleet
+
+TAKEN_BACK = "what was started for this launch could not be taken back"
+
+
+class Containers:
+    """An engine, made of a driver and a lifetime. It holds the ids of what it made until that is removed."""
+
+    def __init__(self, name: str, driver: Driver, lifetime: Lifetime) -> None:
+        self.name = name
+        self._driver = driver
+        self._lifetime = lifetime
+        self._fleet: Fleet | None = None
+        self._ids: dict[str, str] = {}
+        self._made: dict[str, str] = {}
+        self._asked: dict[str, Spec] = {}  # to make one, and did not say its id: it may be there all the same
+        self._restarted: dict[str, str] = {}
+
+    def launch(self, fleet: Fleet, specs: Mapping[str, Spec]) -> Mapping[str, str]:
+        """Bring up the container on every host, or find it running, by the lifetime."""
+        wanted = self._sound(fleet, specs)
+        self._fleet = fleet
+        self._driver.reach(fleet).of(wanted, f"use {self.name}")
+        names = {host: spec.name for host, spec in wanted.items()}
+        runs = {host: spec.labels[RUN_LABEL] for host, spec in wanted.items()}
+        found = self._driver.find(names).of(wanted, "look for the container")
+        steps = decide(self._lifetime, runs, found, self._alive(fleet, in_doubt(self._lifetime, runs, found)))
+        try:
+            seen = self._bring_up(fleet, wanted, steps)
+        except BaseException as error:
+            left = self._take_back()
+            if left and isinstance(error, ContainerError):
+                raise ContainerError(f"{error}; {TAKEN_BACK}: {by_host(left)}") from error
+            raise
+        self._ids = {host: each.container_id for host, each in seen.items()}
+        if self._lifetime != "per_run":
+            self._tell_undone(fleet, self._made)
+            self._made = {}
+        self._asked = {}
+        self._restarted = {}
+        return {host: _described(steps[host], seen[host], runs[host]) for host in wanted}
+
+    def argv(self, host: str, argv: Sequence[str]) -> list[str]:
+        """Give the argument list that, started on the host, runs `argv` inside, its input and output connected."""
+        if host not in self._ids:
+            raise ContainerError(f"{host}: there is no container yet to run {argv[0] if argv else 'anything'} in")
+        return self._driver.inside(host, self._ids[host], argv)
+
+    def remove(self) -> None:
+        """Remove what `launch` started, unless the lifetime keeps it; harmless when called again."""
+        left = self._take_back()
+        if left:
+            raise ContainerError(f"could not remove the container: {by_host(left)}; `aorta clean` removes it later")
+
+    def _sound(self, fleet: Fleet, specs: Mapping[str, Spec]) -> dict[str, Spec]:
+        causes = {host: "nothing is said about a container there" for host in fleet.hosts if host not in specs}
+        for host, spec in specs.items():
+            found = [f"{host} is no host of this fleet"] if host not in fleet.hosts else faults(spec)
+            if found:
+                causes[host] = " and ".join(found)
+        if causes:
+            raise ContainerError(f"could not start the container: {by_host(causes)}")
+        kept = {KEPT_LABEL: "yes"} if self._lifetime == "persistent" else {}
+        return {host: replace(specs[host], labels={**specs[host].labels, **kept}) for host in fleet.hosts}
+
+    def _alive(self, fleet: Fleet, state_dirs: Mapping[str, str]) -> dict[str, bool]:
+        asks = {host: Ask("alive", {"path": path}) for host, path in state_dirs.items()}
+        alive = _asked(fleet, asks).of(asks, "tell whether the run that has the container still lives")
+        return {host: bool(answer["alive"]) for host, answer in alive.items()}
+
+    def _bring_up(self, fleet: Fleet, specs: Mapping[str, Spec], steps: Mapping[str, Step]) -> dict[str, Found]:
+        new = {host: specs[host] for host, step in steps.items() if step.do == "create"}
+        ids = {host: step.found.container_id for host, step in steps.items() if step.found is not None}
+        stale = {host: ids[host] for host in new if host in ids}
+        self._get_images(new)
+        self._driver.remove(stale).of(stale, "remove the container of a run that has ended")
+        self._tell_undone(fleet, stale)
+        self._asked = dict(new)
+        created = self._driver.create(new)
+        self._made |= created.good
+        self._asked = {host: spec for host, spec in new.items() if host not in created.good}
+        ids |= created.of(new, "make the container")
+        asks = {host: self._undo(host, ids[host]) for host in new}
+        _asked(fleet, asks).of(asks, "have the container removed should this run die")
+        self._restarted = {host: ids[host] for host, step in steps.items() if step.do == "restart"}
+        to_start = {host: ids[host] for host in (*new, *self._restarted)}
+        self._driver.start(to_start).of(to_start, "start the container")
+        return self._running(ids)
+
+    def _running(self, ids: Mapping[str, str]) -> dict[str, Found]:
+        seen = self._driver.inspect(ids).of(ids, "look at the container")
+        running = {host: each for host, each in seen.items() if each is not None and each.is_running}
+        ended = {
+            host: f"it has ended at once (state {'gone' if each is None else each.state}), expected it running"
+            for host, each in seen.items()
+            if host not in running
+        }
+        if ended:
+            raise ContainerError(f"could not start the container: {by_host(ended)}")
+        return running
+
+    def _get_images(self, specs: Mapping[str, Spec]) -> None:
+        images = {host: spec.image for host, spec in specs.items()}
+        there = self._driver.has_image(images).of(images, "look for the image")
+        missing = {host: specs[host] for host, is_there in there.items() if not is_there}
+        self._driver.pull(missing).of(missing, "get the image")
+
+    def _undo(self, host: str, container_id: str) -> Ask:
+        argv = self._driver.removal(host, container_id)
+        return Ask("undo", {"name": container_id, "argv": argv, "timeout_s": REMOVE_TIMEOUT_S})
+
+    def _tell_undone(self, fleet: Fleet, ids: Mapping[str, str]) -> None:
+        """Tell the node programs; one that is gone has removed it already, or will find nothing to remove."""
+        _asked(fleet, {host: Ask("undone", {"name": container_id}) for host, container_id in ids.items()})
+
+    def _take_back(self) -> dict[str, str]:
+        """Remove what was made and stop what was started again; gives the causes of the hosts where it is left."""
+        if self._fleet is None:
+            return {}
+        left: dict[str, str] = {}
+        if self._asked:
+            found = self._driver.find({host: spec.name for host, spec in self._asked.items()})
+            left |= found.failed
+            for host, each in found.good.items():
+                if each is not None and each.run == self._asked[host].labels[RUN_LABEL]:
+                    self._made[host] = each.container_id
+            self._asked = {host: spec for host, spec in self._asked.items() if host in left}
+        if self._made:
+            removed = self._driver.remove(self._made)
+            left |= {host: f"{why} ({self._made[host][:12]})" for host, why in removed.failed.items()}
+            self._tell_undone(self._fleet, {host: self._made[host] for host in removed.good})
+            self._made = {host: each for host, each in self._made.items() if host not in removed.good}
+            self._ids = {host: each for host, each in self._ids.items() if host not in removed.good}
+        if self._restarted:
+            stopped = self._driver.stop(self._restarted)
+            left |= stopped.failed
+            self._restarted = {host: each for host, each in self._restarted.items() if host not in stopped.good}
+        return left
+
+
+def _asked(fleet: Fleet, asks: Mapping[str, Ask]) -> Outcome[Answer]:
+    answers = fleet.perform(asks)
+    return Outcome(answers, {host: error.reason for host, error in answers.failed.items()})
+
+
+def _described(step: Step, seen: Found, run: str) -> str:
+    did = {"attach": "found running", "restart": "started again", "create": "started"}[step.do]
+    text = f"container {seen.name} ({seen.container_id[:12]}) {did}, image {seen.image} ({_short(seen.image_id)})"
+    if step.do == "create" and step.found is not None:
+        whose = "an earlier launch of this run" if step.found.run == run else f"run {step.found.run}, which has ended,"
+        text += f"; one that {whose} had left ({step.found.container_id[:12]}) was removed"
+    return text
+
+
+def _short(image_id: str) -> str:
+    return f"sha256:{image_id.removeprefix('sha256:')[:12]}"
