@@ -198,8 +198,8 @@ class Fleet:
             for (host, _), take in subscribers:
                 if host == event.host:
                     take(event)
-        elif (take := self._subscribers.get((event.host, str(event.data.get("name"))))) is not None:
-            take(event)
+        elif (subscriber := self._subscribers.get((event.host, str(event.data.get("name"))))) is not None:
+            subscriber(event)
             return
         self._events.put(event)
 

@@ -11,7 +11,7 @@ from typing import Callable
 from . import archives, files, kernel
 from .endings import Ending
 from .facts import clock, facts
-from .requests import Answer, CommandError, Request
+from .requests import Answer, CommandError, Request, expanded
 from .service import Service
 from .state import alive, reap
 from .undoings import TIMEOUT_S, Undoing
@@ -164,6 +164,13 @@ def _find(node: Service, request: Request) -> None:
     )
 
 
+def _give(node: Service, request: Request) -> None:
+    args = request.args
+    paths = [expanded(path) for path in args.texts("paths")]
+    uid, gid = int(args.number("uid")), int(args.number("gid"))
+    node.work(request, lambda: files.give(paths, uid, gid, request.deadline.check))
+
+
 def _read_tail(node: Service, request: Request) -> None:
     path, max_bytes = request.args.path("path"), int(request.args.number("max_bytes", 65536))
     node.work(request, lambda: files.read_tail(path, max_bytes))
@@ -267,6 +274,7 @@ COMMANDS: dict[str, Callable[[Service, Request], Answer | None]] = {
     "unpack": _unpack,
     "pack": _pack,
     "find": _find,
+    "give": _give,
     "read_tail": _read_tail,
     "free_port": _free_port,
     "hold": _hold,

@@ -216,6 +216,43 @@ def find(
     return {"files": sorted(found, key=lambda file: str(file["path"])), "stale": stale}
 
 
+def give(paths: Sequence[str], uid: int, gid: int, check: Check = go_on) -> Answer:
+    """Give what belongs to this program's user below some paths to another user; nothing is followed or left out.
+
+    Raises:
+        CommandError: something could not be given; whatever could be is given.
+    """
+    ours, count = os.geteuid(), 0
+    problems: list[str] = []
+
+    def hand_over(path: str, device: int) -> bool:
+        nonlocal count
+        try:
+            status = os.lstat(path)
+            if status.st_dev != device:
+                return False
+            if status.st_uid == ours != uid:
+                os.chown(path, uid, gid, follow_symlinks=False)
+                count += 1
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+        return True
+
+    for root in paths:
+        device = os.lstat(root).st_dev
+        hand_over(root, device)
+        for folder, names, others in os.walk(root):
+            check()
+            names[:] = [name for name in names if hand_over(os.path.join(folder, name), device)]
+            for name in others:
+                hand_over(os.path.join(folder, name), device)
+    if problems:
+        raise CommandError("failed", f"{len(problems)} files could not be given to user {uid}: {problems[0]}")
+    return {"given": count}
+
+
 def read_tail(path: str, max_bytes: int) -> Answer:
     """Give the end of a file as text."""
     with open_regular(path) as file:

@@ -49,6 +49,7 @@ class RunContext:
     products: dict[type[Product], Product] = field(default_factory=dict)
     _undo: list[tuple[str, Undo]] = field(default_factory=list)
     _connected: bool = False
+    _inside: Fleet | None = None
 
     @property
     def group(self) -> tuple[Host, ...]:
@@ -81,6 +82,15 @@ class RunContext:
             self.fleet.open({host.name: self.state_dir(host.name) for host in self.group})
         return self.fleet
 
+    @property
+    def inside(self) -> Fleet:
+        """Where the workload lives: the node programs in the containers, without containers those of the hosts."""
+        return self._inside or self.connect()
+
+    def enter(self, inside: Fleet) -> None:
+        """Have the workload live in containers from now on, whose node programs are these."""
+        self._inside = inside
+
     def ask(self, plan: Ask | Mapping[str, Ask]) -> Answers:
         """Ask hosts and require an answer of each.
 
@@ -89,9 +99,13 @@ class RunContext:
         """
         return self.connect().perform(plan).or_raise()
 
+    def ask_inside(self, plan: Ask | Mapping[str, Ask]) -> Answers:
+        """Ask where the workload lives and require an answer of each host; raises as `ask` does."""
+        return self.inside.perform(plan).or_raise()
+
     def ask_head(self, ask: Ask) -> Answer:
-        """Ask the head node alone."""
-        return self.ask({self.head.name: ask})[self.head.name]
+        """Ask where the workload of the head node lives."""
+        return self.ask_inside({self.head.name: ask})[self.head.name]
 
     def give(self, product: Product) -> None:
         """Hand a product on as soon as it exists, also from a stage that then fails."""

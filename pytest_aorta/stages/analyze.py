@@ -113,7 +113,7 @@ def _bring_output(run: RunContext, execution: Execution, output: str) -> tuple[s
     search = Ask(
         "find", {"root": root, "folders": [], "names": ["*"], "since_ns": 0, "exclude_dirs": [], "known": None}
     )
-    answer = run.fleet.perform({host: search}).get(host)
+    answer = run.inside.perform({host: search}).get(host)
     if answer is None or not answer["files"]:
         return ()
     files = tuple(str(entry["path"]) for entry in answer["files"])

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.config.shipped import shipped
 from pytest_aorta.errors import CommandFailed, FleetError, HostError
-from pytest_aorta.fleet.ask import Answer, Ask
+from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.node.archives import pack
 from pytest_aorta.node.files import tree_digest
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Containers, WorkloadTree
+from pytest_aorta.stages.checkout import require_entry_points
 from pytest_aorta.stages.command import entry_points
 
-CLONE_SECONDS = 600
 IGNORED = ("__pycache__", ".git", ".ruff_cache", ".mypy_cache")
 
 
@@ -28,8 +28,8 @@ def clone_workload(run: RunContext, containers: Containers) -> WorkloadTree:
     if run.settings.config.aorta_path is None:
         tree = _send_bundled(run, containers)
     else:
-        tree = _find_checkout(run, run.settings.config.aorta_path)
-    _require_entry_points(run, tree.root)
+        tree = _find_checkout(run, foreign_folder(run.settings))
+    require_entry_points(run.settings, run.inside, tree.root)
     return tree
 
 
@@ -42,20 +42,24 @@ def plan(settings: Settings) -> Iterator[Step]:
             continue
         if config.aorta_path is None:
             yield Step(host.name, "send the bundled workload tree to <work_dir>/<run-id>/tree and compare its hash")
-        elif config.aorta_auto_clone:
-            yield Step(host.name, f"git clone {config.aorta_clone_url} {config.aorta_path}, unless it is there")
+        where = "<tree>" if config.aorta_path is None else foreign_folder(settings)
         for name in entry_points(settings):
-            yield Step(host.name, f"require the file {config.aorta_path or '<tree>'}/{name}")
+            yield Step(host.name, f"require the file {where}/{name}")
 
 
 def foreign_folder(settings: Settings) -> str:
-    """Give the folder in which a foreign workload runs: aorta_path, else the folder pytest was started in."""
+    """Give the folder in which a workload of one's own runs: aorta_path, else the folder pytest was started in.
+
+    In a container it is where aorta_path is mounted.
+    """
+    if settings.uses_container and settings.config.aorta_path is not None:
+        return settings.config.container_mount_path
     return settings.config.aorta_path or str(Path.cwd())
 
 
 def _foreign(run: RunContext) -> WorkloadTree:
     folder = foreign_folder(run.settings)
-    found = run.ask(Ask("stat", {"paths": [folder]}))
+    found = run.ask_inside(Ask("stat", {"paths": [folder]}))
     missing: dict[str, HostError] = {
         host: CommandFailed(host, f"{folder} is no folder there; set aorta_path to where the workload is")
         for host, answer in found.items()
@@ -80,7 +84,7 @@ def _send_bundled(run: RunContext, containers: Containers) -> WorkloadTree:
         remote = {host: f"{path}/workloads.tar.gz" for host, path in containers.work_dirs.items()}
         run.fleet.send(archive, remote)
     root = {host: f"{path}/tree" for host, path in containers.work_dirs.items()}
-    answers = run.ask(
+    answers = run.ask_inside(
         {
             host: Ask("unpack", {"archive": remote[host], "sha256": packed["sha256"], "into": root[host]})
             for host in root
@@ -104,17 +108,8 @@ def _ignored(path: Path, root: Path) -> bool:
 
 
 def _find_checkout(run: RunContext, folder: str) -> WorkloadTree:
-    config = run.settings.config
-    if config.aorta_auto_clone:
-        marker = f"{folder}/{config.base_config}"
-        found = run.ask(Ask("stat", {"paths": [marker]}))
-        absent = [host for host, answer in found.items() if answer["files"][marker]["kind"] != "file"]
-        if absent:
-            run.progress(f"cloning {config.aorta_clone_url}")
-            argv = ["git", "clone", "--", config.aorta_clone_url, folder]
-            clone = Ask("run", {"argv": argv, "timeout_s": CLONE_SECONDS}, timeout_s=CLONE_SECONDS + 10)
-            _require_success(run.ask(dict.fromkeys(absent, clone)), "git clone")
-    head = run.ask(Ask("run", {"argv": ["git", "-C", folder, "rev-parse", "HEAD"], "timeout_s": 30}))
+    """Look at the checkout where the workload lives; it must be the same one on all hosts."""
+    head = run.ask_inside(Ask("run", {"argv": ["git", "-C", folder, "rev-parse", "HEAD"], "timeout_s": 30}))
     commits = {str(a["stdout"]).strip() if a["exit_code"] == 0 else "" for a in head.values()}
     if len(commits) > 1:
         seen = ", ".join(f"{host} {str(a['stdout']).strip()[:12] or 'no git checkout'}" for host, a in head.items())
@@ -130,29 +125,3 @@ def _find_checkout(run: RunContext, folder: str) -> WorkloadTree:
         root=dict.fromkeys(head, folder),
         identity=f"git:{commit}" if commit else "not a git checkout",
     )
-
-
-def _require_entry_points(run: RunContext, root: Mapping[str, str]) -> None:
-    names = entry_points(run.settings)
-    answers = run.ask(
-        {host: Ask("stat", {"paths": [f"{path}/{name}" for name in names]}) for host, path in root.items()}
-    )
-    problems: dict[str, HostError] = {}
-    for host, answer in answers.items():
-        absent = [path for path, found in answer["files"].items() if found["kind"] != "file"]
-        if absent:
-            problems[host] = CommandFailed(
-                host, f"no file {', '.join(absent)}; correct base_config, build_script or the start script's name"
-            )
-    if problems:
-        raise FleetError(problems)
-
-
-def _require_success(answers: Mapping[str, Answer], what: str) -> None:
-    problems: dict[str, HostError] = {}
-    for host, answer in answers.items():
-        if answer["exit_code"] != 0:
-            last = (str(answer["stderr"]).strip().splitlines() or ["no output"])[-1]
-            problems[host] = CommandFailed(host, f"{what} exited {answer['exit_code']}: {last}")
-    if problems:
-        raise FleetError(problems)

@@ -167,7 +167,7 @@ def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], a
         CommandError: the archive is damaged or not safe.
     """
     args = {"root": root, "files": list(files), "archive": archive}
-    packed = run.ask({host: Ask("pack", args, timeout_s=run.settings.config.timeout_seconds)})[host]
+    packed = run.ask_inside({host: Ask("pack", args, timeout_s=run.settings.config.timeout_seconds)})[host]
     for name in packed.get("refused", ()):
         log.warning("%s: %r was not brought back: %s", host, name, packed.get("why", "it cannot be packed"))
     local = run.folder.path / f".incoming-{file_name(host)}.tar.gz"

@@ -13,7 +13,10 @@ from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, LogWindow
 from pytest_aorta.run.record import HostRecord
+from pytest_aorta.stages.checkout import plan_checkout, prepare_checkout
 from pytest_aorta.stages.command import python_command, uses_torchrun
+from pytest_aorta.stages.container import plan as plan_containers
+from pytest_aorta.stages.container import start_containers
 from pytest_aorta.stages.kernel import unreadable
 
 MIN_FREE_BYTES = 256 * 1024 * 1024
@@ -45,10 +48,9 @@ def launch_containers(run: RunContext) -> Containers:
         *_without_devices(run.settings, accelerator),
         *_free_space(prepared),
     ]
+    prepare_checkout(run)
+    launched = _containers(run, facts, work_dirs, accelerator)
     _require_torch(run)
-    launched = run.engine.launch(fleet, {})
-    if run.settings.uses_container:
-        run.on_teardown(f"{run.engine.name}: containers removed", run.engine.remove)
     unread = tuple(unreadable(run))
     for note in unread:
         run.progress(note)
@@ -67,14 +69,27 @@ def launch_containers(run: RunContext) -> Containers:
     )
 
 
+def _containers(
+    run: RunContext, facts: Mapping[str, Answer], work_dirs: Mapping[str, str], accelerator: Accelerator
+) -> Mapping[str, str]:
+    if run.settings.uses_container:
+        return start_containers(run, facts, work_dirs, accelerator)
+    return run.engine.launch(run.fleet, {})
+
+
 def plan(settings: Settings) -> Iterator[Step]:
     """Say what would be done on each host."""
     for host in settings.cluster.hosts:
         yield Step(host.name, f"start the node program ({settings.cluster.transport}), read facts and clocks")
         yield Step(host.name, "make the work folder <work_dir>/<run-id>")
+    yield from plan_checkout(settings)
+    if settings.uses_container:
+        yield from plan_containers(settings)
+    for host in settings.cluster.hosts:
         if needs_torch(settings):
             yield Step(host.name, f"{' '.join(python_command(settings))}: check that torch is installed")
-        yield Step(host.name, "no container: the workload runs on the host itself")
+        if not settings.uses_container:
+            yield Step(host.name, "no container: the workload runs on the host itself")
 
 
 def resolve_accelerator(settings: Settings, facts: Mapping[str, Answer]) -> Accelerator:
@@ -109,7 +124,7 @@ def _require_torch(run: RunContext) -> None:
     if not needs_torch(run.settings):
         return
     python = python_command(run.settings)
-    answers = run.ask(Ask("run", {"argv": [*python, "-c", PROBE], "timeout_s": 60}, timeout_s=70))
+    answers = run.ask_inside(Ask("run", {"argv": [*python, "-c", PROBE], "timeout_s": 60}, timeout_s=70))
     problems: dict[str, HostError] = {}
     for host, answer in answers.items():
         if answer["exit_code"] != 0:

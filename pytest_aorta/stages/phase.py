@@ -64,7 +64,7 @@ def start_phase(
     phase = Phase(name, tuple(commands))
     run.on_teardown(f"{name} logs kept", lambda: bring_logs(run, name, logs))
     run.on_teardown(f"{name} stopped", lambda: stop_phase(run, name))
-    run.ask(
+    run.ask_inside(
         {
             host: Ask(
                 "start",
@@ -96,7 +96,7 @@ def follow(
     `each_round` may set `phase.given_up`; whoever still runs then is left to `stop_phase`.
     """
     while not phase.over and not phase.given_up:
-        for event in run.fleet.events(POLL_SECONDS):
+        for event in run.inside.events(POLL_SECONDS):
             _take(phase, event, on_lines)
         if phase.elapsed_s > timeout_s and not phase.over:
             phase.given_up = f"no end within timeout_seconds={timeout_s:g}"
@@ -115,7 +115,7 @@ def stop_phase(run: RunContext, name: str) -> dict[str, str]:
     """
     asks = Ask("stop", {"names": [name], "grace_s": GRACE_SECONDS}, timeout_s=GRACE_SECONDS + 20)
     how: dict[str, str] = {}
-    for host, answer in run.fleet.perform(asks).items():
+    for host, answer in run.inside.perform(asks).items():
         how[host] = str(answer["stopped"].get(name, "ended"))
         if answer["left"]:
             raise LeaseLost(host, f"{name}: processes {answer['left']} did not end; look for uninterruptible sleep (D)")

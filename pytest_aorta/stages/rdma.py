@@ -19,7 +19,7 @@ def set_up_rdma(run: RunContext, containers: Containers, tree: WorkloadTree) -> 
     devices = rdma_devices(run.settings)
     if not devices:
         return Fabric(devices=dict.fromkeys(containers.by_host, ()))
-    answers = run.ask(Ask("stat", {"paths": list(devices)}))
+    answers = run.ask_inside(Ask("stat", {"paths": list(devices)}))
     problems: dict[str, HostError] = {}
     for host, answer in answers.items():
         absent = [path for path, found in answer["files"].items() if found["kind"] == "absent"]

@@ -39,7 +39,7 @@ def search(
     `since_ns` is a floor for the time of change by host; files of `known` with an unchanged time are left out.
     """
     below, folders, names = _where(run.settings)
-    answers = run.connect().perform(
+    answers = run.inside.perform(
         {
             host: Ask(
                 "find",

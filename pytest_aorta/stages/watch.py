@@ -156,7 +156,7 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
 
 def look_at_processes(run: RunContext, watch: Watch, phase: Phase) -> None:
     """Ask the nodes which processes of the workload run now, and note their pids and ranks."""
-    for answer in run.fleet.perform(Ask("processes", timeout_s=10)).values():
+    for answer in run.inside.perform(Ask("processes", timeout_s=10)).values():
         for process in _descendants(answer, phase.name):
             watch.pids.add(int(process["pid"]))
             if process.get("rank") is not None:
@@ -184,11 +184,11 @@ def _stall(run: RunContext, watch: Watch, phase: Phase) -> None:
     silent = watch.silent_s
     run.progress(f"no new step for {silent:.0f} s: taking stacks")
     watch.stacks.clear()
-    run.fleet.perform(Ask("signal", {"name": phase.name, "signal": "USR1", "catching_only": True}, timeout_s=10))
+    run.inside.perform(Ask("signal", {"name": phase.name, "signal": "USR1", "catching_only": True}, timeout_s=10))
     deadline = time.monotonic() + STACKS_WITHIN_SECONDS
     expected = run.settings.nproc_per_node * len(phase.hosts)
     while time.monotonic() < deadline and len(watch.stacks) < expected:
-        for event in run.fleet.events(POLL_SECONDS):
+        for event in run.inside.events(POLL_SECONDS):
             if event.kind == "lines" and event.data.get("name") == phase.name:
                 watch.lines(event.host, [str(line) for line in event.data["lines"]])
     where = "; ".join(f"{rank} in {top}" for rank, top in sorted(hanging_at(watch.stacks).items()))

@@ -71,8 +71,8 @@ def test_missing_entry_point_is_named(rig: Any, checkout: Path) -> None:
 
     rig.run(code=1)
 
-    assert rig.letters() == "PFSSSSSSSP"
-    assert f"no file {checkout}/scripts/launch.sh" in rig.reason("test_clone_aorta")
+    assert rig.letters() == "FSSSSSSSSP"
+    assert f"no file {checkout}/scripts/launch.sh" in rig.reason("test_launch_container")
 
 
 def test_failed_build_gates_and_its_log_is_kept(rig: Any, checkout: Path) -> None:
@@ -109,7 +109,7 @@ def test_clone_from_nowhere_says_what_git_said(rig: Any) -> None:
 
     rig.run(code=1)
 
-    assert "git clone exited 128" in rig.reason("test_clone_aorta")
+    assert "git clone exited 128" in rig.reason("test_launch_container")
 
 
 def test_workloads_own_log_is_brought_back(rig: Any) -> None:

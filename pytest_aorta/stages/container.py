@@ -1,0 +1,194 @@
+"""The containers of a run: what each is started with, and the node program inside it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from pytest_aorta.config.container import Container, RuntimeArgs
+from pytest_aorta.config.settings import Settings
+from pytest_aorta.containers.spec import RUN_LABEL, STATE_LABEL, Login, Mount, Spec
+from pytest_aorta.errors import CommandFailed, ConfigError, FleetError, HostError
+from pytest_aorta.fleet.ask import Answer, Ask
+from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.fleet.inside import InsideTransport
+from pytest_aorta.fleet.program import NAME, program_bytes
+from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.gating import Step
+from pytest_aorta.run.products import Accelerator
+from pytest_aorta.stages.command import python_command
+
+GIVE_SECONDS = 600
+MEMLOCK = "memlock=-1"
+
+
+def start_containers(
+    run: RunContext, facts: Mapping[str, Answer], work_dirs: Mapping[str, str], accelerator: Accelerator
+) -> Mapping[str, str]:
+    """Start the container of every host and the node program in it; say by host what is there."""
+    specs = {host: spec_of(run, host, answer, work_dirs[host], accelerator) for host, answer in facts.items()}
+    run.on_teardown(f"{run.engine.name}: containers removed", run.engine.remove)
+    described = run.engine.launch(run.fleet, specs)
+    for host, text in described.items():
+        log.info("%s: %s", host, text)
+    _enter(run, work_dirs)
+    owners = {host: (int(answer["uid"]), int(answer["gid"])) for host, answer in facts.items()}
+    run.on_teardown("ownership given back", lambda: _give_back(run, work_dirs, owners))
+    return described
+
+
+def plan(settings: Settings) -> Iterator[Step]:
+    """Say what would be started on each host."""
+    container = _required(settings)
+    for host in settings.cluster.hosts:
+        how = {"per_run": "start", "persistent": "find or start", "no_launch": "find running"}[container.lifetime]
+        yield Step(host.name, f"{container.runtime.name}: {how} container {container.name} of {container.image}")
+        yield Step(host.name, "start the node program inside the container")
+
+
+def spec_of(run: RunContext, host: str, facts: Answer, work_dir: str, accelerator: Accelerator) -> Spec:
+    """Say what the container of one host is started with."""
+    container = _required(run.settings)
+    args = container.runtime.args
+    kept = container.lifetime != "per_run"
+    # A container that outlives the run must see the work folders of later ones too.
+    ours = str(PurePosixPath(work_dir).parent) if kept else work_dir
+    login = args.registry
+    return Spec(
+        name=str(container.name),
+        image=str(container.image),
+        labels={RUN_LABEL: run.folder.run_id, STATE_LABEL: run.state_dir(host)},
+        env=_public_environment(run),
+        mounts=(*(_mount(volume) for volume in args.volumes), Mount(ours, ours)),
+        devices=_devices(args, facts, accelerator, _present(run, host)),
+        gpus=accelerator == "cuda",
+        network=args.network,
+        ipc=args.ipc,
+        privileged=args.privileged,
+        cap_add=args.cap_add,
+        security_opt=args.security_opt,
+        groups=_groups(args, facts, accelerator),
+        ulimits=_ulimits(args),
+        user="" if args.user is None else str(args.user),
+        shm_size="" if args.shm_size is None else str(args.shm_size),
+        login=Login(login.username, login.password_file, login.server) if login and login.username else None,
+    )
+
+
+def _required(settings: Settings) -> Container:
+    if settings.config.container is None:
+        raise ConfigError("this configuration has no container")
+    return settings.config.container
+
+
+def _present(run: RunContext, host: str) -> frozenset[str]:
+    """Look which of the configured devices exist on a host; the stage for RDMA says which of them are missed."""
+    wanted = [device.partition(":")[0] for device in _required(run.settings).runtime.args.devices]
+    if not wanted:
+        return frozenset()
+    found = run.ask({host: Ask("stat", {"paths": wanted})})[host]["files"]
+    absent = [path for path in wanted if found[path]["kind"] == "absent"]
+    if absent:
+        log.warning("%s: no device %s", host, ", ".join(absent))
+    return frozenset(path for path in wanted if path not in absent)
+
+
+def _public_environment(run: RunContext) -> dict[str, str]:
+    """Give the configured variables without secrets: whoever may use the engine can read a container's environment.
+
+    What we start inside is given all of them anyhow.
+    """
+    secrets = run.settings.secrets()
+    return {
+        name: value
+        for name, value in run.settings.environment.items()
+        if not any(secret in value for secret in secrets)
+    }
+
+
+def _mount(volume: str) -> Mount:
+    source, _, rest = volume.partition(":")
+    target, _, options = rest.partition(":")
+    return Mount(source, target or source, tuple(option for option in options.split(",") if option))
+
+
+def _devices(args: RuntimeArgs, facts: Answer, accelerator: Accelerator, present: frozenset[str]) -> tuple[str, ...]:
+    rocm = (*(("/dev/kfd",) if facts["kfd"] else ()), *(("/dev/dri",) if facts["dri"] else ()))
+    given = tuple(device for device in args.devices if device.partition(":")[0] in present)
+    fabric = () if accelerator == "cpu" else tuple(facts["infiniband"])
+    return tuple(dict.fromkeys((*(rocm if accelerator == "rocm" else ()), *fabric, *given)))
+
+
+def _groups(args: RuntimeArgs, facts: Answer, accelerator: Accelerator) -> tuple[str, ...]:
+    """Give groups by number where the host knows them: an image often has no such name."""
+    ids = {name: str(number) for name, number in facts["group_ids"].items() if number is not None}
+    wanted = ("video",) if accelerator == "rocm" else ()
+    found = [ids.get(name, "") for name in wanted]
+    found += [ids.get(str(group), str(group)) for group in args.group_add]
+    found += [ids.get("render", "")] if accelerator == "rocm" else []
+    return tuple(dict.fromkeys(group for group in found if group))
+
+
+def _ulimits(args: RuntimeArgs) -> tuple[str, ...]:
+    given = args.ulimit
+    return given if any(limit.startswith("memlock=") for limit in given) else (MEMLOCK, *given)
+
+
+def _enter(run: RunContext, work_dirs: Mapping[str, str]) -> None:
+    """Start the node programs inside and have the workload live there from now on."""
+    programs = {host: f"{path}/{NAME}" for host, path in work_dirs.items()}
+    with tempfile.TemporaryDirectory(prefix="aorta-") as folder:
+        program = Path(folder) / NAME
+        program.write_bytes(program_bytes())
+        program.chmod(0o644)
+        run.fleet.send(program, programs)
+    _require_visible(run, programs)
+    (python, *_) = python_command(run.settings)
+    inside = Fleet(
+        {host: InsideTransport(run.fleet, host, run.engine.argv, path, python) for host, path in programs.items()},
+        lease_seconds=run.settings.config.lease_seconds,
+    )
+    run.on_teardown("node programs in the containers left", inside.close)
+    inside.open({host: f"{path}/inside.node" for host, path in work_dirs.items()})
+    run.enter(inside)
+
+
+def _require_visible(run: RunContext, programs: Mapping[str, str]) -> None:
+    """Require that the containers see our work folder; one that we did not start may not mount it."""
+    answers = run.ask(
+        {
+            host: Ask("run", {"argv": run.engine.argv(host, ["test", "-r", path]), "timeout_s": 60}, timeout_s=70)
+            for host, path in programs.items()
+        }
+    )
+    problems: dict[str, HostError] = {}
+    for host, answer in answers.items():
+        if answer["exit_code"] == 0:
+            continue
+        said = str(answer["stderr"]).strip()
+        folder = str(PurePosixPath(programs[host]).parents[1])
+        problems[host] = CommandFailed(
+            host,
+            f"the container cannot read {programs[host]}"
+            + (f" ({said})" if said else "")
+            + f"; mount {folder} into it "
+            "at the same path, or set work_dir to a folder that it mounts so",
+        )
+    if problems:
+        raise FleetError(problems)
+
+
+def _give_back(run: RunContext, work_dirs: Mapping[str, str], owners: Mapping[str, tuple[int, int]]) -> None:
+    """Give what the workload wrote as another user to the login user of each host."""
+    paths = {host: [path] for host, path in work_dirs.items()}
+    if run.settings.config.aorta_path is not None:
+        for given in paths.values():
+            given.append(run.settings.config.container_mount_path)
+    run.inside.perform(
+        {
+            host: Ask("give", {"paths": paths[host], "uid": uid, "gid": gid}, timeout_s=GIVE_SECONDS)
+            for host, (uid, gid) in owners.items()
+            if uid != 0
+        }
+    ).or_raise()
