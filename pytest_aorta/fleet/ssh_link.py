@@ -1,0 +1,215 @@
+"""Link: one SSH connection to a host; each call on it has an end, also when the host is gone without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import shlex
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import paramiko
+
+from pytest_aorta.fleet.ssh_refusals import LinkBroken, is_passing, refusal
+from pytest_aorta.fleet.ssh_settings import Access, Hop, way_to
+
+NUM_TRIES = 4
+PAUSE_S = 0.3
+KEEPALIVE_S = 10
+READ_BYTES = 65536
+OUTPUT_LIMIT_BYTES = 1024 * 1024
+CLOSE_TIMEOUT_S = 2.0
+SILENCE_S = 60.0
+SETTLING_S = 0.5
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it logs, our errors say; else it goes to stderr
+
+
+class Done(NamedTuple):
+    """How a command on the host ended: status -1 when a signal did it; standard output and error together."""
+
+    status: int
+    output: str
+
+
+class Link:
+    """An open connection.
+
+    Without an answer of the host's kernel for `silence_s` the connection counts as dead. paramiko only sends keepalive
+    messages and never misses an answer to them; but what is sent and not acknowledged lets the kernel here find out.
+    """
+
+    def __init__(self, hops: Sequence[Hop], transport: paramiko.Transport, answer_timeout_s: float) -> None:
+        self.place = hops[-1].place
+        self._hops = tuple(hops)
+        self._transport = transport
+        self.answer_timeout_s = answer_timeout_s
+        self.bound_silence(SILENCE_S)
+
+    @classmethod
+    def to(cls, address: str, access: Access, connect_timeout_s: float, answer_timeout_s: float) -> Link:
+        """Connect.
+
+        Raises:
+            OSError: with one sentence that says why not.
+        """
+        for left in reversed(range(NUM_TRIES)):
+            hops = way_to(address, access, connect_timeout_s)
+            hop = hops[0]
+            try:
+                for hop in hops:
+                    hop.connection.open()
+                    hop.connection.transport.set_keepalive(KEEPALIVE_S)
+                return cls(hops, hops[-1].connection.transport, answer_timeout_s)
+            except (OSError, EOFError, paramiko.SSHException) as error:
+                _close(hops)
+                if not left or not is_passing(error):
+                    raise refusal(error, hop, address) from error
+                time.sleep(PAUSE_S * (NUM_TRIES - left) * (0.5 + random.random()))  # noqa: S311  # to spread them
+            except BaseException:
+                _close(hops)
+                raise
+        raise RuntimeError("every try of a connection ends it")
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether nothing is known against it."""
+        return bool(self._transport.is_active())
+
+    def is_lost(self) -> bool:
+        """Tell whether it is gone; sessions hear of that a moment before the connection says so."""
+        self._transport.join(SETTLING_S)
+        return not self.is_alive
+
+    def bound_silence(self, silence_s: float) -> None:
+        """Give the connection up when the other side's kernel has acknowledged nothing for so long."""
+        first = self._hops[0].connection.transport.sock
+        if isinstance(first, socket.socket):  # a ProxyCommand has none
+            first.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(silence_s * 1000)))
+
+    def why_lost(self) -> str:
+        """Say how the connection ended."""
+        error = self._transport.saved_exception
+        if isinstance(error, TimeoutError):
+            return f"nothing came through to {self.place} any more"
+        words = getattr(error, "strerror", None) or (str(error) if error is not None else "")
+        return f"{self.place} hung up{f' ({words.lower()})' if words else ''}"
+
+    @contextlib.contextmanager
+    def session(self, timeout_s: float | None = None) -> Iterator[paramiko.Channel]:
+        """Lend a new session, closed afterwards; what breaks it is told as LinkBroken."""
+        channel = self.open_session(timeout_s)
+        try:
+            with self.watched(channel):
+                yield channel
+        finally:
+            channel.close()
+
+    def open_session(self, timeout_s: float | None = None) -> paramiko.Channel:
+        """Open a session without a terminal, forwarding or environment.
+
+        Raises:
+            OSError: the host opens no more.
+        """
+        timeout_s = self.answer_timeout_s if timeout_s is None else timeout_s
+        try:
+            channel = self._transport.open_session(timeout=timeout_s)
+        except paramiko.ChannelException as error:
+            raise OSError(
+                f"{self.place} opens no further session ({error.text}); is MaxSessions of sshd 3 or more?"
+            ) from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            if self.is_alive:
+                raise LinkBroken(f"{self.place} opened no session within {timeout_s:g} s") from error
+            raise LinkBroken(self.why_lost()) from error
+        channel.settimeout(timeout_s)
+        return channel
+
+    def execute(self, channel: paramiko.Channel, argv: Sequence[str], timeout_s: float | None = None) -> None:
+        """Start a command in a session, word for word whatever the words hold."""
+        self._request(channel, lambda: channel.exec_command(os.fsencode(shlex.join(argv))), timeout_s)
+
+    def subsystem(self, channel: paramiko.Channel, name: str) -> None:
+        """Start a subsystem in a session."""
+        self._request(channel, lambda: channel.invoke_subsystem(name), None)
+
+    def run(self, argv: Sequence[str], timeout_s: float | None = None, open_timeout_s: float | None = None) -> Done:
+        """Run a command without input and wait for its end.
+
+        Raises:
+            LinkBroken: the connection was lost, or the command did not end in time.
+        """
+        timeout_s = self.answer_timeout_s if timeout_s is None else timeout_s
+        deadline_s = time.monotonic() + timeout_s
+        with self.session(open_timeout_s) as channel:
+            channel.set_combine_stderr(True)
+            self.execute(channel, argv, timeout_s)
+            channel.shutdown_write()
+            output = b""
+            while True:
+                channel.settimeout(max(0.01, deadline_s - time.monotonic()))
+                data = channel.recv(READ_BYTES)
+                if not data:
+                    break
+                output = (output + data)[-OUTPUT_LIMIT_BYTES:]
+            if not channel.status_event.wait(max(0.01, deadline_s - time.monotonic())):
+                raise TimeoutError
+            if channel.exit_status < 0 and self.is_lost():
+                raise EOFError
+            return Done(channel.exit_status, output.decode("utf-8", "replace"))
+
+    @contextlib.contextmanager
+    def watched(self, channel: paramiko.Channel) -> Iterator[None]:
+        """Tell what ends a session in between as LinkBroken."""
+        try:
+            yield
+        except LinkBroken:
+            raise
+        except TimeoutError as error:
+            raise LinkBroken(f"{self.place} did not answer in time") from error
+        except (paramiko.SSHException, EOFError) as error:
+            raise LinkBroken(self._broken(error)) from error
+        except OSError as error:
+            if channel.closed or not self.is_alive:
+                raise LinkBroken(self._broken(error)) from error
+            raise
+
+    def close(self) -> None:
+        """End the connection; nothing here waits for the host."""
+        _close(self._hops)
+
+    def _broken(self, error: BaseException) -> str:
+        return f"{self.place} ended the session ({error or 'early'})" if self.is_alive else self.why_lost()
+
+    def _request(self, channel: paramiko.Channel, call: Callable[[], None], timeout_s: float | None) -> None:
+        """Wait for the answer to a request; paramiko itself would wait for ever."""
+        timer = threading.Timer(self.answer_timeout_s if timeout_s is None else timeout_s, channel.close)
+        timer.daemon = True
+        timer.start()
+        try:
+            with self.watched(channel):
+                call()
+        finally:
+            timer.cancel()
+
+
+def _close(hops: Sequence[Hop]) -> None:
+    """Close connections from the last to the first, and wait for their threads."""
+    for hop in reversed(hops):
+        transport = hop.connection.client.get_transport()
+        hop.connection.client.close()
+        if transport is None:
+            continue
+        transport.join(CLOSE_TIMEOUT_S)
+        process = getattr(transport.sock, "process", None)  # of a ProxyCommand
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(CLOSE_TIMEOUT_S)
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                pipe.close()

@@ -1,0 +1,84 @@
+"""Refusals: why there is no connection, in one sentence: where, what was seen, what was expected, what to do next."""
+
+from __future__ import annotations
+
+import socket
+
+import paramiko
+from paramiko.ssh_exception import NoValidConnectionsError, ProxyCommandFailure
+
+from pytest_aorta.fleet.ssh_keys import HostKeyRefused
+from pytest_aorta.fleet.ssh_settings import Hop
+
+_IS_IT_UP = "is the host up, and may this machine reach its SSH port?"
+
+
+class LinkBroken(OSError):
+    """The connection to a host was there and is no more, or does not answer; what was asked may be asked once more."""
+
+
+def refusal(error: BaseException, hop: Hop, address: str) -> OSError:
+    """Give the sentence for what kept us from connecting."""
+    name = "" if address == hop.connection.host else f"{address} is "
+    return OSError(f"no SSH connection ({name}{hop.place}): {_reason(error, hop)}")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Tell whether another try may help: a busy sshd hangs up on some of those that it has not let in yet."""
+    if isinstance(error, (paramiko.AuthenticationException, paramiko.BadHostKeyException, HostKeyRefused)):
+        return False
+    return isinstance(error, (EOFError, ConnectionResetError)) or "banner" in str(error)
+
+
+def _reason(error: BaseException, hop: Hop) -> str:
+    if isinstance(error, HostKeyRefused):
+        return str(error)
+    if isinstance(error, paramiko.AuthenticationException) and "shut down" not in str(error):
+        return _not_let_in(error, hop)
+    if isinstance(error, EOFError) or is_passing(error) or "shut down" in str(error):
+        return "it hung up during the greeting, expected sshd; is it overloaded (MaxStartups), or no sshd at all?"
+    return _no_way(error, hop)
+
+
+def _no_way(error: BaseException, hop: Hop) -> str:
+    if isinstance(error, socket.gaierror):
+        return (
+            f"the name {hop.connection.host} does not resolve ({error.strerror}), expected a name or an address that "
+            "this machine knows; correct node_dict, or give it a HostName in ~/.ssh/config"
+        )
+    if isinstance(error, TimeoutError) or "No existing session" in str(error):
+        return f"no answer within {hop.connection.connect_timeout:g} s, expected sshd; {_IS_IT_UP}"
+    if isinstance(error, NoValidConnectionsError):
+        words = ", ".join(sorted({reason.strerror or str(reason) for reason in error.errors.values()})).lower()
+        return f"{words}, expected sshd; {'is it running, and is the port right?' if 'refused' in words else _IS_IT_UP}"
+    if isinstance(error, paramiko.ChannelException):
+        return f"the jump host {_jump(hop)} does not get there ({error.text.lower()}), expected sshd; {_IS_IT_UP}"
+    if isinstance(error, ProxyCommandFailure):
+        return "the ProxyCommand of the ssh configuration ended, expected a way to sshd; try it by hand"
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return f"{words.lower()}, expected sshd; does `ssh` get there?"
+
+
+def _not_let_in(error: BaseException, hop: Hop) -> str:
+    if "timeout" in str(error).lower():
+        return "it did not answer whether we are let in; is a directory service of that host slow?"
+    tried: list[str] = [path for path in hop.key_files if path not in hop.locked]
+    kwargs = hop.connection.connect_kwargs
+    if kwargs["look_for_keys"]:
+        tried.append("the keys in ~/.ssh")
+    if kwargs["allow_agent"]:
+        tried.append("the keys of the agent")
+    if kwargs["password"] is not None:
+        tried.append("the password")
+    locked = ""
+    if hop.locked:
+        locked = f"; {', '.join(hop.locked)} needs a passphrase: give it to the agent by `ssh-add {hop.locked[0]}`"
+    return (
+        f"user {hop.connection.user} was not let in (tried {', '.join(tried) or 'nothing'}), expected one of them to "
+        f"open it; check username and priv_key_file of the cluster{locked}"
+    )
+
+
+def _jump(hop: Hop) -> str:
+    gateway = hop.connection.gateway
+    return str(getattr(gateway, "original_host", "of the ssh configuration"))

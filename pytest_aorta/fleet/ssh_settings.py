@@ -1,0 +1,192 @@
+"""Settings: what the cluster file and the user's ssh configuration say about the way to a host."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fabric
+import paramiko
+
+from pytest_aorta.fleet.ssh_keys import KnownHosts, Policy, lookup_name
+
+_INCLUDE_DEPTH = 16
+_DIRECTIVE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*$")
+_USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
+_GLOBAL_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What opens the hosts of a cluster; the user's ssh configuration says the rest."""
+
+    username: str
+    key_file: str | None = None
+    password: str | None = field(default=None, repr=False)
+    known_hosts: str | None = None
+    policy: Policy = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One connection of the way to a host: the host itself, or a jump host."""
+
+    connection: fabric.Connection
+    known: KnownHosts
+    key_files: tuple[str, ...]
+    locked: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        """Say where it leads."""
+        return f"{self.connection.host} port {self.connection.port} as {self.connection.user}"
+
+
+def read_ssh_config() -> paramiko.SSHConfig:
+    """Read the user's and the system's ssh configuration, with what they include.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    lines = [
+        line
+        for path in (Path("~/.ssh/config").expanduser(), Path("/etc/ssh/ssh_config"))
+        for line in ["Host *", *_included(path, path.parent, _INCLUDE_DEPTH)]
+    ]
+    try:
+        return paramiko.SSHConfig.from_text("\n".join(lines))
+    except paramiko.ConfigParseError as error:
+        raise OSError(f"the ssh configuration (~/.ssh/config, /etc/ssh/ssh_config) cannot be read: {error}") from error
+
+
+def way_to(address: str, access: Access, connect_timeout_s: float) -> list[Hop]:
+    """Give the connections on the way to a host, the first jump host first; none is opened.
+
+    Raises:
+        OSError: what is configured cannot be used.
+    """
+    config = fabric.Config(ssh_config=read_ssh_config(), lazy=True)
+    own = config.base_ssh_config.lookup(address)
+    direct = own.get("proxyjump", "").lower() == "none"
+    connection = fabric.Connection(
+        address, user=access.username, config=config, gateway=False if direct else None, forward_agent=False
+    )
+    chain = [connection]
+    while isinstance(chain[0].gateway, fabric.Connection):
+        chain.insert(0, chain[0].gateway)
+    return [_prepared(hop, access, connect_timeout_s, is_last=hop is connection) for hop in chain]
+
+
+def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: float, *, is_last: bool) -> Hop:
+    """Have a connection ask for our keys and judge the host's; the password is for the last host only."""
+    config = connection.ssh_config
+    passphrase = access.password if is_last else None
+    keys = {}  # whether each is locked
+    if access.key_file:
+        own = str(Path(access.key_file).expanduser())
+        keys[own] = _is_locked(own, passphrase)
+    for path in (str(Path(name).expanduser()) for name in config.get("identityfile", [])):
+        with contextlib.suppress(OSError):  # as ssh does, which passes over what is absent
+            keys.setdefault(path, _is_locked(path, passphrase))
+    locked = tuple(path for path, is_locked in keys.items() if is_locked)
+    known = _known_hosts(connection, access)
+    only_listed = config.get("identitiesonly", "no").lower() == "yes" and not locked
+    kwargs: dict[str, Any] = {
+        "key_filename": [path for path in keys if path not in locked],
+        "look_for_keys": not keys,
+        "allow_agent": not only_listed and config.get("identityagent", "").lower() != "none",
+        "password": passphrase,
+        "banner_timeout": connect_timeout_s,
+        "auth_timeout": connect_timeout_s,
+        "channel_timeout": connect_timeout_s,
+        "transport_factory": _transport_factory(known.kinds()),
+    }
+    connection.connect_kwargs = kwargs
+    connection.connect_timeout = connection.connect_timeout or connect_timeout_s
+    connection.forward_agent = False
+    connection.client.set_missing_host_key_policy(known)
+    return Hop(connection, known, tuple(keys), locked)
+
+
+def _transport_factory(kinds: tuple[str, ...]) -> Any:
+    """Give a maker of transports that ask for the kinds of host key that are known before any other."""
+
+    def make(sock: Any, **options: Any) -> paramiko.Transport:
+        transport = paramiko.Transport(sock, **options)
+        security = transport.get_security_options()
+        security.key_types = sorted(security.key_types, key=lambda kind: _key_kind(kind) not in kinds)
+        return transport
+
+    return make
+
+
+def _key_kind(algorithm: str) -> str:
+    """Give the kind of key that a signature algorithm needs."""
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+def _known_hosts(connection: fabric.Connection, access: Access) -> KnownHosts:
+    config = connection.ssh_config
+    if access.known_hosts:
+        files = [Path(access.known_hosts).expanduser()]
+    else:
+        listed = f"{config.get('userknownhostsfile', _USER_FILES)} {config.get('globalknownhostsfile', _GLOBAL_FILES)}"
+        files = [Path(word.strip('"')).expanduser() for word in listed.split() if word.lower() != "none"]
+    name = config.get("hostkeyalias") or lookup_name(connection.host, connection.port)
+    return KnownHosts(files, access.policy, name, hashed=config.get("hashknownhosts", "no").lower() == "yes")
+
+
+def _is_locked(path: str, passphrase: str | None) -> bool:
+    """Tell whether a key needs a passphrase that we do not have; its holder may be the agent.
+
+    Raises:
+        OSError: it is absent, or no private key.
+    """
+    try:
+        paramiko.PKey.from_path(path)
+    except TypeError:  # it is encrypted
+        return passphrase is None or not _opens(path, passphrase)
+    except (ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
+        raise OSError(f"the key file {path} holds no private key of a known kind; correct priv_key_file") from error
+    except OSError as error:
+        raise OSError(f"the key file {path} cannot be read: {error.strerror}; correct priv_key_file") from error
+    return False
+
+
+def _opens(path: str, passphrase: str) -> bool:
+    for kind in (paramiko.RSAKey, paramiko.ECDSAKey, paramiko.Ed25519Key):
+        try:
+            kind.from_private_key_file(path, passphrase)
+        except (paramiko.SSHException, ValueError):
+            continue
+        return True
+    return False
+
+
+def _included(path: Path, base: Path, depth: int) -> Iterator[str]:
+    """Give the lines of an ssh configuration with those of the files that it includes in their place."""
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except (FileNotFoundError, IsADirectoryError):
+        return
+    except OSError as error:
+        raise OSError(f"the ssh configuration {path} cannot be read: {error.strerror}") from error
+    block = "Host *"
+    for line in lines:
+        found = _DIRECTIVE.match(line)
+        word = found[1].lower() if found else ""
+        if word in {"host", "match"}:
+            block = line
+        if found is None or word != "include" or not depth:
+            yield line
+            continue
+        for pattern in found[2].split():
+            wanted = base / Path(pattern.strip('"')).expanduser()
+            for name in sorted(glob.glob(str(wanted))):  # noqa: PTH207  # Path.glob takes no absolute pattern
+                yield from _included(Path(name), base, depth - 1)
+        yield block  # what follows belongs to it again
