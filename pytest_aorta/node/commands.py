@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from dataclasses import asdict
 from typing import Callable
 
-from . import archives, files, kernel
+from . import archives, files, kernel, ports
 from .endings import Ending
 from .facts import clock, facts
 from .requests import Answer, CommandError, Request, expanded
@@ -176,12 +175,18 @@ def _read_tail(node: Service, request: Request) -> None:
     node.work(request, lambda: files.read_tail(path, max_bytes))
 
 
-def _free_port(node: Service, request: Request) -> Answer:
-    address = request.args.text("address", "")
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((address, 0))
-        return {"port": probe.getsockname()[1]}
+def _offer(node: Service, request: Request) -> Answer:
+    return node.offers.offer(int(request.args.number("port", 0)))
+
+
+def _withdraw(node: Service, request: Request) -> Answer:
+    return node.offers.withdraw(int(request.args.number("port")))
+
+
+def _reach(node: Service, request: Request) -> None:
+    address, port = request.args.text("address"), int(request.args.number("port"))
+    timeout_s = request.args.number("timeout_s", 10.0)
+    node.work(request, lambda: ports.reach(address, port, timeout_s))
 
 
 def _hold(node: Service, request: Request) -> Answer:
@@ -276,7 +281,9 @@ COMMANDS: dict[str, Callable[[Service, Request], Answer | None]] = {
     "find": _find,
     "give": _give,
     "read_tail": _read_tail,
-    "free_port": _free_port,
+    "offer": _offer,
+    "withdraw": _withdraw,
+    "reach": _reach,
     "hold": _hold,
     "kernel_log": _kernel_log,
     "undo": _undo,

@@ -16,6 +16,7 @@ from .children import Children
 from .endings import STEP_S, Ending
 from .groups import Groups
 from .holds import Holds
+from .ports import Offers
 from .processes import signal_name, table
 from .protocol import VERSION, Message, hello
 from .relays import Relays
@@ -47,6 +48,7 @@ class Service:
         self.groups = Groups(self.children, folder, self._event)
         self.relays = Relays(self.groups, self.selector, self._event)
         self.holds = Holds()
+        self.offers = Offers()
         self._commands = commands
         self._lease_s = lease_s
         self._heard_at_s = time.monotonic()

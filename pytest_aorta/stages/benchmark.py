@@ -10,13 +10,14 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError
 from pytest_aorta.fleet.ask import Ask
-from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, Execution, Fabric, Rccl, Status, WorkloadTree
-from pytest_aorta.stages.command import environment, num_channels, rendezvous_address, uses_torchrun, workload_command
+from pytest_aorta.stages.command import environment, num_channels, rendezvous_address, workload_command
 from pytest_aorta.stages.failures import first_causes
 from pytest_aorta.stages.kernel import scan
 from pytest_aorta.stages.phase import Phase, bring_logs, follow, start_phase, stop_phase
+from pytest_aorta.stages.rendezvous import choose_port, was_taken
 from pytest_aorta.stages.search import floor_ns, search
 from pytest_aorta.stages.watch import Watch, round_of
 
@@ -28,7 +29,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     settings = run.settings
     unheld = _hold(run, tree)
     env = environment(settings, containers.accelerator)
-    port = _port(run)
+    port = choose_port(run)
     floors = _floors(run, tree)
     execution = Execution(
         started=True,
@@ -41,29 +42,17 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
         launched_at_s=time.time(),
     )
     run.give(execution)
-    watch = Watch(settings)
     logs = {host: f"{path}/{PHASE}.log" for host, path in containers.work_dirs.items()}
-    phase = Phase(PHASE, tuple(tree.root))
-    error = ""
-    try:
-        phase = start_phase(run, PHASE, _commands(run, tree, containers, port), cwd=tree.root, env=env, logs=logs)
-        follow(
-            run,
-            phase,
-            timeout_s=settings.config.timeout_seconds,
-            on_lines=watch.lines,
-            each_round=lambda state: round_of(run, watch, state),
-        )
-    except AortaError as problem:
-        error = str(problem)
-    finally:
-        duration = phase.elapsed_s
-        run.give(execution.model_copy(update={"status": "failed", "duration_seconds": duration}))
-        stop_phase(run, PHASE)
+    watch, phase, error = _launch(run, execution, _commands(run, tree, containers, port), env, logs)
+    if not settings.config.multi_node.master_port and was_taken(watch):
+        log.warning("port %d was taken after it had been chosen; one more attempt with another", port)
+        port = choose_port(run)
+        watch, phase, error = _launch(run, execution, _commands(run, tree, containers, port), env, logs)
+    duration = phase.elapsed_s
     bring_logs(run, PHASE, logs)
     checks = [*_outcome(run, phase, watch, error, containers.accelerator)]
     checks += [] if checks else _ranks(settings, watch)
-    kernel = scan(run, containers.log_windows, containers.accelerator, watch.pids)
+    kernel = scan(run, containers.log_windows, containers.accelerator, None if settings.uses_container else watch.pids)
     checks += kernel.checks
     return execution.model_copy(
         update={
@@ -78,6 +67,34 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
             "notes": (*unheld, *kernel.warnings),
         }
     )
+
+
+def _launch(
+    run: RunContext,
+    execution: Execution,
+    commands: Mapping[str, list[str]],
+    env: Mapping[str, str],
+    logs: Mapping[str, str],
+) -> tuple[Watch, Phase, str]:
+    """Start the workload once and watch it to its end; gives what was seen, and why it could not be started."""
+    watch = Watch(run.settings)
+    phase = Phase(PHASE, tuple(commands))
+    error = ""
+    try:
+        phase = start_phase(run, PHASE, commands, cwd=execution.roots, env=env, logs=logs)
+        follow(
+            run,
+            phase,
+            timeout_s=run.settings.config.timeout_seconds,
+            on_lines=watch.lines,
+            each_round=lambda state: round_of(run, watch, state),
+        )
+    except AortaError as problem:
+        error = str(problem)
+    finally:
+        run.give(execution.model_copy(update={"status": "failed", "duration_seconds": phase.elapsed_s}))
+        stop_phase(run, PHASE)
+    return watch, phase, error
 
 
 def plan(settings: Settings) -> Iterator[Step]:
@@ -98,13 +115,6 @@ def _hold(run: RunContext, tree: WorkloadTree) -> tuple[str, ...]:
     if tree.source == "bundled" or run.ask_head(Ask("hold", {"path": root}))["held"]:
         return ()
     return (f"{run.head.name}: {root} has no locks; nothing keeps other runs out of it meanwhile",)
-
-
-def _port(run: RunContext) -> int:
-    configured = run.settings.config.multi_node.master_port
-    if configured or not uses_torchrun(run.settings):
-        return configured
-    return int(run.ask_head(Ask("free_port", {"address": ""}))["port"])
 
 
 def _floors(run: RunContext, tree: WorkloadTree) -> dict[str, int]:

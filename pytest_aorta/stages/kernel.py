@@ -38,10 +38,13 @@ class Scan:
     num_notes: int | None = 0
 
 
-def scan(run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator, job_pids: set[int]) -> Scan:
+def scan(
+    run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator, job_pids: set[int] | None
+) -> Scan:
     """Read every host's kernel log since the run began and judge it.
 
-    The crash of a process that is not in `job_pids` is a note.
+    The crash of a process that is not in `job_pids` is a note; None, where the pids inside containers are not those
+    that the kernel tells, has every crash count.
     """
     if not run.settings.config.kernel_log.enabled:
         return Scan([_not_scanned(host, "kernel_log.enabled is false") for host in windows], num_notes=None)
@@ -74,7 +77,9 @@ def unreadable(run: RunContext) -> Iterator[str]:
             yield f"{host}: the kernel log cannot be read, {fails}: {UNREAD[status]}"
 
 
-def _judge_host(run: RunContext, host: str, window: LogWindow, answer: Answer, job_pids: set[int], found: Scan) -> None:
+def _judge_host(
+    run: RunContext, host: str, window: LogWindow, answer: Answer, job_pids: set[int] | None, found: Scan
+) -> None:
     if answer["boot_id"] != window.boot_id:
         found.num_notes = None
         found.checks.append(
