@@ -3,42 +3,76 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pytest_aorta.config.cluster import Cluster
+from pytest_aorta.config.cluster import Cluster, Host
 from pytest_aorta.config.document import PathFault
 from pytest_aorta.config.model import RunConfig
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.bare import Bare
+from pytest_aorta.containers.docker_cli import DockerCli
 from pytest_aorta.containers.engine import Engine
 from pytest_aorta.errors import Fault
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.local import LocalTransport
+from pytest_aorta.fleet.transport import Transport
 from pytest_aorta.run.evidence import CHECKS
+
+Say = Callable[[str], None]
 
 
 def fleet_of(settings: Settings) -> Fleet:
     """Make the fleet that a configuration asks for; nothing is started."""
-    return Fleet(
-        {host.name: LocalTransport() for host in settings.cluster.hosts}, lease_seconds=settings.config.lease_seconds
+    cluster = settings.cluster
+    reach = _ssh(cluster) if cluster.transport == "ssh" else _here
+    return Fleet({host.name: reach(host) for host in cluster.hosts}, lease_seconds=settings.config.lease_seconds)
+
+
+def engine_of(settings: Settings, say: Say) -> Engine:
+    """Choose the container engine; `say` is told what takes long.
+
+    The daemon of this machine is spoken to by its socket; those of other hosts by their client program, through the
+    node program's channel: the SDK would need the same program there, a second session, and could not use sudo.
+    """
+    container = settings.config.container
+    if container is None or not container.is_used:
+        return Bare()
+    if container.runtime.name == "docker" and settings.cluster.transport == "local":
+        sdk: Engine = importlib.import_module("pytest_aorta.containers.docker_sdk").DockerSdk(
+            container.lifetime, progress=say
+        )
+        return sdk
+    return DockerCli(container.lifetime, "podman" if container.runtime.name == "podman" else "docker", say)
+
+
+def _here(host: Host) -> Transport:
+    """Reach what is on this machine, whatever its name."""
+    return LocalTransport()
+
+
+def _ssh(cluster: Cluster) -> Callable[[Host], Transport]:
+    ssh = importlib.import_module("pytest_aorta.fleet.ssh")
+    access = ssh.Access(
+        username=cluster.username,
+        key_file=cluster.priv_key_file,
+        password=cluster.password.get_secret_value() if cluster.password is not None else None,
+        known_hosts=cluster.known_hosts,
+        policy=cluster.host_key_policy,
     )
 
+    def reach(host: Host) -> Transport:
+        transport: Transport = ssh.SshTransport(host.name, access)
+        return transport
 
-def engine_of(settings: Settings) -> Engine:
-    """Choose the container engine."""
-    return Bare()
+    return reach
 
 
 def not_in_this_version(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
     """Give what is asked for and this version does not do: it is refused, never ignored. None: no cluster is known."""
-    if cluster is not None and cluster.transport != "local":
-        absent = f"{cluster.transport} is not in this version"
-        yield PathFault(("cluster", "transport"), f"{absent}; run on the node itself, without `cluster`")
-    if config.container is not None and config.container.is_used:
-        absent = f"{config.container.runtime.name} is not in this version"
-        where = ("container", "runtime", "name")
-        yield PathFault(where, f"{absent}; without `container` all runs on the host itself")
+    if cluster is not None and cluster.transport == "slurm":
+        yield PathFault(("cluster", "transport"), "slurm is not in this version; give a cluster file with ssh")
     for name in config.evidence:
         if name not in CHECKS:
             near = difflib.get_close_matches(name, CHECKS, n=1)

@@ -124,7 +124,6 @@ def begin_run(opened: Opened, interruption: Interruption, selected: Sequence[Sta
         ConfigError: the output folder cannot be written, or this version cannot reach the hosts as asked.
     """
     settings = opened.settings
-    fleet, engine = fleet_of(settings), engine_of(settings)
     if opened.stored is None:
         folder = replace(RunFolder.create(settings.output_dir, new_run_id()), secrets=settings.secrets())
         keeper = RecordKeeper.begin(
@@ -138,8 +137,17 @@ def begin_run(opened: Opened, interruption: Interruption, selected: Sequence[Sta
     else:
         folder = replace(opened.stored.folder, judgement=now().replace(":", ""), secrets=settings.secrets())
         keeper = JudgementKeeper(folder, opened.stored.record)
+
+    def say(text: str) -> None:
+        run.progress(text)
+
     run = RunContext(
-        settings=settings, folder=folder, record=keeper, fleet=fleet, engine=engine, interruption=interruption
+        settings=settings,
+        folder=folder,
+        record=keeper,
+        fleet=fleet_of(settings),
+        engine=engine_of(settings, say),
+        interruption=interruption,
     )
     if opened.stored is not None:
         for kind in stored_types().values():

@@ -126,7 +126,7 @@ def test_check_of_a_good_file(site: Site) -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"cluster": TWO_NODES}, "cluster.transport: ssh is not in this version"),
+        ({"cluster": {**TWO_NODES, "transport": "slurm"}}, "cluster.transport: slurm is not in this version"),
         ({"evidence": {"foo": "off"}}, "evidence.foo: no check of this name"),
     ],
 )

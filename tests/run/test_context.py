@@ -28,7 +28,7 @@ def test_a_host_that_could_not_be_cleaned_is_noted_whoever_undid_it(tmp_path: Pa
         folder=folder,
         record=keeper,
         fleet=fleet_of(settings),
-        engine=engine_of(settings),
+        engine=engine_of(settings, print),
         interruption=Interruption(),
     )
     undone: list[str] = []

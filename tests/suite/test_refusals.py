@@ -159,10 +159,9 @@ def test_report_folder_that_cannot_be_written(rig: Any) -> None:
     ("fields", "named"),
     [
         (
-            {"cluster": {"username": "a", "priv_key_file": "/k", "node_dict": {"n1": {}, "n2": {}}}},
-            "cluster.transport: ssh is not in this version",
+            {"cluster": {"transport": "slurm", "node_dict": {"n1": {}, "n2": {}}}},
+            "cluster.transport: slurm is not in this version",
         ),
-        ({"container": {"name": "box", "image": "image:1"}}, "container.runtime.name: docker is not in this version"),
     ],
 )
 def test_what_this_version_cannot_do_is_refused_before_anything_starts(
