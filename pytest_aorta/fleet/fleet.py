@@ -74,17 +74,21 @@ class Fleet:
         Raises:
             FleetError: one or more could not be started; those that could have left again.
         """
-        complete = False
         self._is_open = True
+        errors: dict[str, HostError] = {}
+        complete = False
         try:
             calls = {host: lambda host=host: self._open(host, state_dirs[host], timeout_s) for host in self.hosts}
             errors = in_parallel("start of the node program", calls, timeout_s + OPEN_SLACK_S)
-            if errors:
-                raise FleetError(errors)
-            complete = True
+            complete = not errors
         finally:
             if not complete:
-                self.close()
+                try:
+                    self.close()
+                except FleetError as error:  # why a host could not be opened counts
+                    errors = error.by_host | errors
+        if errors:
+            raise FleetError({host: errors[host] for host in self.hosts if host in errors})
         self._stop_pings = threading.Event()
         self._pinger = threading.Thread(target=self._ping, args=(self._stop_pings,), name="aorta-ping", daemon=True)
         self._pinger.start()
@@ -168,7 +172,8 @@ class Fleet:
         with self._lock:
             self._is_open = False
             channels = dict(self._channels)
-        errors = in_parallel("leaving", {host: channel.close for host, channel in channels.items()}, CLOSE_TIMEOUT_S)
+        closings = {host: channel.close for host, channel in channels.items()}
+        errors = in_parallel("leaving", closings, CLOSE_TIMEOUT_S, len(closings))  # they mostly wait
         for host in channels:
             self._channels.pop(host, None)
         if self._pinger is not None:
