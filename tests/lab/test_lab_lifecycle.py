@@ -1,0 +1,79 @@
+"""The whole lifecycle over SSH: containers, one rank a host, everything brought back and nothing left."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cluster import CONTAINER, Cluster
+from tests.lab.conftest import MakeLab, python_folders
+
+pytestmark = [pytest.mark.lab(2, docker=True, binds=python_folders()), pytest.mark.torch]
+
+
+@pytest.fixture(scope="module")
+def green(labs: MakeLab, tmp_path_factory: pytest.TempPathFactory) -> tuple[Cluster, str]:
+    """One green run that the tests of this file look at; its output."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    cluster = Cluster(tmp_path_factory.mktemp("green"), lab=labs(2, docker=True, binds=python_folders()))
+    cluster.configure_cluster(container={"env": {"API_TOKEN": {"secret": "hush-hush-4711"}, "ODD": "a b $(id) 'c"}})
+    return cluster, cluster.run(code=0)
+
+
+def test_the_whole_lifecycle_is_green(green: tuple[Cluster, str]) -> None:
+    cluster, output = green
+
+    assert cluster.letters() == "PPPSPPSPPPP", output
+    assert cluster.record()["products"]["Execution"]["ranks_seen"] == [0, 1]
+    log = (cluster.reports / "aorta_distributed.log").read_text("utf-8")
+    assert all(f"{name}: container {CONTAINER}" in log for name in cluster.names)
+    traces = cluster.folder / "combined_traces"
+    assert sorted(path.parent.name for path in traces.rglob("*.pt.trace.json")) == ["rank0", "rank1"]
+    assert {path.relative_to(traces).parts[0] for path in traces.rglob("*.json")} == {"node_0", "node_1"}
+    for rank in (0, 1):
+        assert (cluster.folder / f"benchmark-node-{rank}.log").read_text("utf-8")
+    assert {path.stem for path in (cluster.folder / "facts").iterdir()} >= set(cluster.names)
+
+
+def test_nothing_is_left_on_any_host(green: tuple[Cluster, str]) -> None:
+    green[0].assert_nothing_left()
+
+
+def test_no_secret_is_in_anything_that_is_kept(green: tuple[Cluster, str]) -> None:
+    cluster, output = green
+
+    assert "hush-hush" not in output
+    files = [path for path in cluster.path.rglob("*") if path.is_file() and path.name != "config.json"]
+    assert len(files) > 10
+    assert [path.name for path in files if b"hush-hush" in path.read_bytes()] == []
+
+
+def test_values_reach_the_ranks_exactly(labs: MakeLab, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, lab=labs(2, docker=True, binds=python_folders()))
+    values = {"ODD": "a b  $(id) 'c' \"d\"\n-e", "EMPTY": "", "LANGUAGE": "äö"}
+    script = "import json, os, pathlib; p = pathlib.Path('out/torch_profiler'); p.mkdir(parents=True, exist_ok=True); "
+    script += f"(p / 'env.json').write_text(json.dumps({{n: os.environ.get(n) for n in {list(values)!r}}}))"
+    fields = cluster.check_out()
+    container = {**fields.pop("container"), "env": values}
+    workload = {"command": [sys.executable, "-c", script], "traces": "out/torch_profiler/*", "launcher": "none"}
+    cluster.configure_cluster(container=container, workload=workload, **fields)
+
+    cluster.run(code=1)  # what it writes is no trace
+
+    found = [json.loads(path.read_text("utf-8")) for path in cluster.folder.rglob("env.json")]
+    assert found
+    assert all(each == values for each in found)
+    cluster.assert_nothing_left()
+
+
+def test_without_containers_too(labs: MakeLab, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, lab=labs(2, docker=True, binds=python_folders()))
+    cluster.configure_cluster(container={})
+
+    output = cluster.run(code=0)
+
+    assert cluster.letters() == "PPPSPPSPPPP", output
+    cluster.assert_nothing_left()
