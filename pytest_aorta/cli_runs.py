@@ -10,16 +10,19 @@ import click
 
 from pytest_aorta.checks import show as show_value
 from pytest_aorta.cli_layout import cut, terminal_width, wrapped
+from pytest_aorta.config.cluster import Cluster
+from pytest_aorta.config.load import load
 from pytest_aorta.errors import AortaError, ConfigError
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.terminal import summary
 from pytest_aorta.reporting.text import one_line
+from pytest_aorta.run.cleaning import Cleaned, is_left_over, why_not
 from pytest_aorta.run.cleaning import clean as clean_run
-from pytest_aorta.run.cleaning import is_left_over, why_not
 from pytest_aorta.run.conclusion import view_of, without_cause
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.record import RunRecord, find_runs, read
 from pytest_aorta.run.schema import DOCUMENTS, DocumentKind, schema_text
+from pytest_aorta.run.sweeping import sweep
 from pytest_aorta.suite.opening import DEFAULT_OUTPUT, find_run
 
 _LEAST_PREFIX = 8
@@ -98,16 +101,27 @@ def schema(kind: DocumentKind) -> None:
 @click.argument("run", required=False)
 @click.option("--all", "every", is_flag=True, help="Every run that is not running now.")
 @click.option("--force", is_flag=True, help="Also a RUN begun on another machine whose pytest is certainly gone.")
+@click.option(
+    "--aorta-cluster",
+    "cluster_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Cluster file: how its hosts are reached; without RUN, all dead runs are swept from them.",
+)
 @output_option
 @reports_option
-def clean(run: str | None, every: bool, force: bool, output_dir: Path, report_dir: Path) -> None:
-    """End processes and remove work folders that runs left behind; without RUN, those of abandoned and uncleaned runs.
+def clean(
+    run: str | None, every: bool, force: bool, cluster_file: Path | None, output_dir: Path, report_dir: Path
+) -> None:
+    """End processes, remove containers and work folders that runs left; without RUN, those of abandoned runs.
 
     Run folders with results are kept: to drop a run for good, delete its folder. A run that is running now is never
-    touched, one begun on another machine only when it is named by its id with --force.
+    touched, one begun on another machine only when it is named by its id with --force. With a cluster file and without
+    RUN, the hosts themselves are looked at too: what a run left there whose programs are dead is taken away, also when
+    its folder is not here. Persistent containers stay.
 
-    Example: aorta clean --all
+    Example: aorta clean --aorta-cluster cluster.json
     """
+    cluster = _cluster(cluster_file) if cluster_file is not None else None
     if run is not None and not run.strip():
         raise ConfigError("RUN is empty; give an id, or leave it out to clean abandoned runs")
     if force and (run is None or run == "last"):
@@ -117,7 +131,7 @@ def clean(run: str | None, every: bool, force: bool, output_dir: Path, report_di
         record = read(folder)
         if refused := why_not(record, named=run != "last", force=force):
             raise ConfigError(refused)
-        sys.exit(not _clean(folder, record))
+        sys.exit(not _clean(folder, record, cluster))
     good, touched = True, 0
     for folder in find_runs(output_dir):
         try:
@@ -130,19 +144,32 @@ def clean(run: str | None, every: bool, force: bool, output_dir: Path, report_di
             click.echo(f"{record.run_id} (elsewhere): left alone: {why_not(record, named=False, force=False)}")
         elif is_left_over(record) or (every and record.presence == "finished"):
             touched += 1
-            good = _clean(folder, record) and good
+            good = _clean(folder, record, cluster) and good
     if not touched:
         click.echo(f"nothing to clean: no abandoned or uncleaned run in {output_dir}")
+    if cluster is not None:
+        click.echo(f"hosts of {cluster_file}")
+        good = _tell(sweep(cluster)) and good
     sys.exit(not good)
 
 
-def _clean(folder: RunFolder, record: RunRecord) -> bool:
+def _cluster(path: Path) -> Cluster:
+    nothing = {"schema_version": 1, "gpus_per_node": 1, "enforce_thresholds": False}
+    return load(path, cluster=path, config_text=nothing).cluster
+
+
+def _clean(folder: RunFolder, record: RunRecord, cluster: Cluster | None) -> bool:
     click.echo(f"{record.run_id} ({record.state})")
     try:
-        result = clean_run(folder, record)
+        return _tell(clean_run(folder, record, cluster))
     except (AortaError, OSError) as error:
         click.echo(f"  could not be cleaned: {error}", err=True)
         return False
+
+
+def _tell(result: Cleaned) -> bool:
+    if not result.done and not result.problems:
+        click.echo("  nothing was left")
     for line in result.done:
         click.echo(f"  {line}")
     for line in result.problems:

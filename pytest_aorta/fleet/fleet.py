@@ -74,12 +74,10 @@ class Fleet:
         Raises:
             FleetError: one or more could not be started; those that could have left again.
         """
-        self._is_open = True
         errors: dict[str, HostError] = {}
         complete = False
         try:
-            calls = {host: lambda host=host: self._open(host, state_dirs[host], timeout_s) for host in self.hosts}
-            errors = in_parallel("start of the node program", calls, timeout_s + OPEN_SLACK_S)
+            errors = self._open_all(state_dirs, timeout_s)
             complete = not errors
         finally:
             if not complete:
@@ -89,9 +87,15 @@ class Fleet:
                     errors = error.by_host | errors
         if errors:
             raise FleetError({host: errors[host] for host in self.hosts if host in errors})
-        self._stop_pings = threading.Event()
-        self._pinger = threading.Thread(target=self._ping, args=(self._stop_pings,), name="aorta-ping", daemon=True)
-        self._pinger.start()
+        self._keep()
+
+    def open_reachable(self, state_dirs: Mapping[str, str], timeout_s: float = OPEN_TIMEOUT_S) -> dict[str, HostError]:
+        """Start the node programs of those hosts that can be reached, and give why the others cannot."""
+        errors = self._open_all(state_dirs, timeout_s)
+        for host in errors:
+            self._channels.pop(host, None)
+        self._keep()
+        return errors
 
     def perform(self, plan: Ask | Mapping[str, Ask]) -> Answers:
         """Ask hosts (one Ask: all of them) and wait until each has answered or its deadline is over."""
@@ -181,6 +185,17 @@ class Fleet:
             self._pinger = None
         if errors:
             raise FleetError(errors)
+
+    def _open_all(self, state_dirs: Mapping[str, str], timeout_s: float) -> dict[str, HostError]:
+        self._is_open = True
+        calls = {host: lambda host=host: self._open(host, state_dirs[host], timeout_s) for host in self.hosts}
+        return in_parallel("start of the node program", calls, timeout_s + OPEN_SLACK_S)
+
+    def _keep(self) -> None:
+        """Begin to renew the leases."""
+        self._stop_pings = threading.Event()
+        self._pinger = threading.Thread(target=self._ping, args=(self._stop_pings,), name="aorta-ping", daemon=True)
+        self._pinger.start()
 
     def _open(self, host: str, state_dir: str, timeout_s: float) -> None:
         try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+from pytest_aorta.config.cluster import Cluster
 from pytest_aorta.config.document import path_text
 from pytest_aorta.config.redact import REDACTED
 from pytest_aorta.config.settings import Settings, restore
+from pytest_aorta.containers.leftovers import is_gone, remove_containers
 from pytest_aorta.errors import AortaError, ConfigError, Fault
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
@@ -50,11 +52,12 @@ def why_not(record: RunRecord, *, named: bool, force: bool) -> str:
     return ""
 
 
-def clean(folder: RunFolder, record: RunRecord) -> Cleaned:
-    """End recorded process groups (by pid and start time) and remove the work folders of a run on every host.
+def clean(folder: RunFolder, record: RunRecord, cluster: Cluster | None = None) -> Cleaned:
+    """End recorded process groups (by pid and start time), remove containers and work folders of a run on every host.
 
-    A record that was never closed is closed as interrupted, unless a host could not be cleaned; a record that names
-    anything but this run's own folders is refused before anything is touched.
+    `cluster` says how the hosts are reached, in place of what the record has kept of it (no password). A record that
+    was never closed is closed as interrupted, unless a host could not be cleaned; a record that names anything but
+    this run's own folders is refused before anything is touched.
 
     Raises:
         ConfigError: the record's configuration is damaged, or this version cannot reach the hosts.
@@ -66,7 +69,7 @@ def clean(folder: RunFolder, record: RunRecord) -> Cleaned:
     problems: list[str] = []
     left: set[str] = set()
     if record.hosts:
-        left = _Cleaning(record, done, problems).hosts(_reachable(record))
+        left = _Cleaning(record, done, problems).hosts(_reachable(record, cluster))
     record.uncleaned = tuple(host for host in record.hosts if host in left)
     if record.finished is None and not problems:
         whose = f"pid {record.pid}" + ("" if record.is_here else f" on {record.machine}, by the word of {hostname()}")
@@ -105,15 +108,18 @@ def _foreign(folder: RunFolder, record: RunRecord) -> str:
     return ""
 
 
-def _reachable(record: RunRecord) -> Settings:
+def _reachable(record: RunRecord, cluster: Cluster | None) -> Settings:
     settings = restore(record.config)
+    if cluster is not None:
+        settings = replace(settings, cluster=cluster)
     wrong = not_in_this_version(settings.config, settings.cluster)
     faults = [Fault(path_text(fault.path), fault.message) for fault in wrong if fault.path[0] == "cluster"]
     unknown = [host for host in record.hosts if host not in {known.name for known in settings.hosts}]
     if faults:
         raise ConfigError(faults)
     if unknown:
-        raise ConfigError(f"{', '.join(unknown)}: not among the hosts of the record's own configuration")
+        where = "the record's own configuration" if cluster is None else "the given cluster"
+        raise ConfigError(f"{', '.join(unknown)}: not among the hosts of {where}")
     return settings
 
 
@@ -130,8 +136,14 @@ class _Cleaning:
         fleet = fleet_of(settings)
         left = set(self._record.hosts)
         try:
-            fleet.open({host: f"{entry.state_dir}.clean" for host, entry in self._record.hosts.items()})
-            left -= self._remove(fleet, self._end(fleet))
+            asked = {host: f"{self._state_dir(host)}.clean" for host in fleet.hosts}
+            unreachable = fleet.open_reachable(asked)
+            self._problems += [str(error) for host, error in unreachable.items() if host in self._record.hosts]
+            reached = [host for host in self._record.hosts if host not in unreachable]
+            ended = self._end(fleet, reached)
+            if settings.config.container is not None and settings.uses_container:
+                ended = self._remove_containers(fleet, ended, settings.config.container.runtime.name)
+            left -= self._remove(fleet, ended)
         except AortaError as error:
             self._problems.append(str(error))
         try:
@@ -140,21 +152,37 @@ class _Cleaning:
             self._problems.append(str(error))
         return left
 
-    def _end(self, fleet: Fleet) -> list[str]:
-        """End the processes; give the hosts on which none is left."""
+    def _state_dir(self, host: str) -> str:
+        entry = self._record.hosts.get(host)
+        return entry.state_dir if entry is not None else f"~/.cache/pytest-aorta/{self._record.run_id}.node"
+
+    def _end(self, fleet: Fleet, hosts: list[str]) -> list[str]:
+        """End the processes and undo what the node program had not; give the hosts on which nothing is left."""
         answers = fleet.perform(
-            {h: Ask("reap", {"path": e.state_dir}, timeout_s=REAP_SECONDS) for h, e in self._record.hosts.items()}
+            {host: Ask("reap", {"path": self._state_dir(host)}, timeout_s=REAP_SECONDS) for host in hosts}
         )
         ended = []
         for host, answer in answers.items():
             count = len(answer.get("ended", []))
             self._done.append(f"{host}: {count} processes ended" if count else f"{host}: no process was left")
+            not_undone = {name: why for name, why in answer.get("not_undone", {}).items() if not is_gone(why)}
+            self._done += [f"{host}: container {name[:12]} removed" for name in answer.get("undone", [])]
+            self._problems += [f"{host}: {name[:12]} could not be removed: {why}" for name, why in not_undone.items()]
             if answer.get("left"):
                 self._problems.append(f"{host}: processes {answer['left']} would not end; its work folder stays")
-            else:
+            elif not not_undone:
                 ended.append(host)
         self._problems += [str(error) for error in answers.failed.values()]
         return ended
+
+    def _remove_containers(self, fleet: Fleet, hosts: list[str], program: str) -> list[str]:
+        """Remove what carries this run's label and was not started to outlive it; give the hosts on which none is."""
+        removed = remove_containers(
+            fleet, hosts, "podman" if program == "podman" else "docker", lambda _, each: each.run == self._record.run_id
+        )
+        self._done += [f"{host}: container {each} removed" for host, names in removed.good.items() for each in names]
+        self._problems += [f"{host}: {why}" for host, why in removed.failed.items()]
+        return [host for host in hosts if host in removed.good]
 
     def _remove(self, fleet: Fleet, hosts: list[str]) -> set[str]:
         """Remove the work folders; give the hosts on which none is left."""

@@ -25,9 +25,13 @@ Say = Callable[[str], None]
 
 def fleet_of(settings: Settings) -> Fleet:
     """Make the fleet that a configuration asks for; nothing is started."""
-    cluster = settings.cluster
+    return fleet_on(settings.cluster, lease_seconds=settings.config.lease_seconds)
+
+
+def fleet_on(cluster: Cluster, *, lease_seconds: float = 120) -> Fleet:
+    """Make a fleet of the hosts of a cluster; nothing is started."""
     reach = _ssh(cluster) if cluster.transport == "ssh" else _here
-    return Fleet({host.name: reach(host) for host in cluster.hosts}, lease_seconds=settings.config.lease_seconds)
+    return Fleet({host.name: reach(host) for host in cluster.hosts}, lease_seconds=lease_seconds)
 
 
 def engine_of(settings: Settings, say: Say) -> Engine:

@@ -54,10 +54,13 @@ def is_here(name: str, machine: Machine) -> bool:
 def start_ticks(pid: int) -> int:
     """Give a process's start in clock ticks since boot, 0 when there is none: a pid with it is never mistaken.
 
-    Source: proc_pid_stat(5), field 22.
+    One that has ended and that nobody has taken notice of is none.
+
+    Source: proc_pid_stat(5), fields 3 and 22.
     """
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return 0 if fields[0] in {"Z", "X"} else int(fields[19])
     except (OSError, IndexError, ValueError):
         return 0
 

@@ -1,0 +1,39 @@
+"""Leftovers: containers of ours that outlived the run which started them without being asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pytest_aorta.containers.causes import GONE
+from pytest_aorta.containers.docker_cli import CliDriver, ProgramName, containers_of
+from pytest_aorta.containers.lifetime import Found
+from pytest_aorta.containers.outcome import Outcome
+from pytest_aorta.fleet.fleet import Fleet
+
+
+def remove_containers(
+    fleet: Fleet, hosts: Iterable[str], program: ProgramName, wanted: Callable[[str, Found], bool]
+) -> Outcome[list[str]]:
+    """Remove those of our containers that are wanted (host, container) and not kept; gives their names by host."""
+    listed = containers_of(fleet, hosts, program)
+    client = CliDriver(program)
+    client.reach(fleet, listed.good)
+    removed: dict[str, list[str]] = {}
+    failed = dict(listed.failed)
+    for host, found in listed.good.items():
+        chosen = [each for each in found if not each.is_kept and wanted(host, each)]
+        problems = [
+            f"container {each.name}: {why}"
+            for each in chosen
+            for why in client.remove({host: each.container_id}).failed.values()
+        ]
+        if problems:
+            failed[host] = "; ".join(problems)
+        else:
+            removed[host] = [each.name for each in chosen]
+    return Outcome(removed, failed)
+
+
+def is_gone(why: str) -> bool:
+    """Tell whether an engine said that the container is not there any more."""
+    return GONE.search(why) is not None

@@ -1,0 +1,93 @@
+"""Sweeping: taking away what dead runs left on the hosts of a cluster, whoever ran them, told from the hosts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_aorta.config.cluster import Cluster
+from pytest_aorta.containers.leftovers import is_gone, remove_containers
+from pytest_aorta.containers.lifetime import Found
+from pytest_aorta.errors import AortaError
+from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.node.state import GROUPS_FILE
+from pytest_aorta.run.cleaning import REAP_SECONDS, REMOVE_SECONDS, Cleaned
+from pytest_aorta.run.folder import new_run_id
+from pytest_aorta.run.hosts import fleet_on
+
+CACHE = "~/.cache/pytest-aorta"
+STATE_SUFFIX = ".node"
+ABSENT = "No such file or directory"
+
+
+def sweep(cluster: Cluster) -> Cleaned:
+    """On every host that answers, end, undo and remove what runs left whose node program does not live any more.
+
+    Only what the login user itself left in its cache folder, and containers with our label, are looked at; runs that
+    live and containers that are meant to be kept are left alone.
+    """
+    fleet = fleet_on(cluster)
+    done: list[str] = []
+    problems: list[str] = []
+    try:
+        unreachable = fleet.open_reachable(dict.fromkeys(fleet.hosts, f"{CACHE}/{new_run_id()}{STATE_SUFFIX}"))
+        problems += map(str, unreachable.values())
+        reached = [host for host in fleet.hosts if host not in unreachable]
+        for host, folders in _state_folders(fleet, reached, problems).items():
+            for folder in folders:
+                _reap(fleet, host, folder, done, problems)
+        _remove_containers(fleet, reached, done, problems)
+    except AortaError as error:
+        problems.append(str(error))
+    try:
+        fleet.close()
+    except AortaError as error:
+        problems.append(str(error))
+    return Cleaned(tuple(done), tuple(problems))
+
+
+def _state_folders(fleet: Fleet, hosts: list[str], problems: list[str]) -> Mapping[str, list[str]]:
+    """Give the state folders on each host whose node program is gone."""
+    look = {"root": CACHE, "names": [GROUPS_FILE], "since_ns": 0}
+    answers = fleet.perform({host: Ask("find", look) for host in hosts})
+    problems += [str(error) for error in answers.failed.values() if ABSENT not in error.reason]
+    found: dict[str, list[str]] = {}
+    for host, answer in answers.items():
+        names = [entry["path"].partition("/")[0] for entry in answer["files"] if entry["path"].count("/") == 1]
+        folders = [f"{CACHE}/{name}" for name in names if name.endswith(STATE_SUFFIX)]
+        found[host] = [folder for folder in folders if not _is_alive(fleet, host, folder)]
+    return found
+
+
+def _is_alive(fleet: Fleet, host: str, folder: str) -> bool:
+    """Tell whether the run of a state folder lives; what cannot be told counts as living."""
+    answer = fleet.perform({host: Ask("alive", {"path": folder})}).get(host)
+    return answer is None or bool(answer["alive"])
+
+
+def _reap(fleet: Fleet, host: str, folder: str, done: list[str], problems: list[str]) -> None:
+    answers = fleet.perform({host: Ask("reap", {"path": folder}, timeout_s=REAP_SECONDS)})
+    problems += map(str, answers.failed.values())
+    if host not in answers:
+        return
+    answer, run = answers[host], folder.rpartition("/")[2].removesuffix(STATE_SUFFIX)
+    kept = {name: why for name, why in answer["not_undone"].items() if not is_gone(why)}
+    problems += [f"{host}: run {run}: {name[:12]} could not be removed: {why}" for name, why in kept.items()]
+    if answer["left"]:
+        problems.append(f"{host}: run {run}: processes {answer['left']} would not end")
+    if kept or answer["left"]:
+        return
+    removed = fleet.perform({host: Ask("remove", {"path": f"{CACHE}/{run}"}, timeout_s=REMOVE_SECONDS)})
+    problems += map(str, removed.failed.values())
+    done.append(
+        f"{host}: run {run}: {len(answer['ended'])} processes ended, {len(answer['undone'])} containers removed"
+    )
+
+
+def _remove_containers(fleet: Fleet, hosts: list[str], done: list[str], problems: list[str]) -> None:
+    def is_left_over(host: str, container: Found) -> bool:
+        return not _is_alive(fleet, host, container.state_dir)
+
+    removed = remove_containers(fleet, hosts, "docker", is_left_over)
+    done += [f"{host}: container {name} removed" for host, names in removed.good.items() for name in names]
+    problems += [f"{host}: {why}" for host, why in removed.failed.items()]
