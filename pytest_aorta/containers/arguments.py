@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 
 from pytest_aorta.containers.soundness import PROPAGATIONS, RELABELS
 from pytest_aorta.containers.spec import Mount, Spec
 
 IDLE = ("sleep", "infinity")
+STOP_SIGNAL = "SIGKILL"  # a sleep that is the first process heeds no other, and holds a daemon's shutdown up for 10 s
 INSPECTED = (
     "[{{json .Id}},{{json .Name}},{{json .State.Status}},{{json .Config.Image}},{{json .Image}},"
     "{{json .Config.Labels}}]"
@@ -17,7 +19,7 @@ INSPECTED = (
 
 def create_arguments(spec: Spec, program: str) -> list[str]:
     """Give what stands between `create` and the image; a value never begins an argument."""
-    argv = ["--pull=never", f"--name={spec.name}", f"--entrypoint={IDLE[0]}"]
+    argv = ["--pull=never", f"--name={spec.name}", f"--entrypoint={IDLE[0]}", f"--stop-signal={STOP_SIGNAL}"]
     argv += [f"--label={name}={value}" for name, value in spec.labels.items()]
     argv += [f"--network={spec.network}"] if spec.network else []
     argv += [f"--ipc={spec.ipc}"] if spec.ipc else []
@@ -48,3 +50,13 @@ def mount_argument(mount: Mount) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(fields)
     return f"--mount={line.getvalue()}"
+
+
+def removing(container_id: str) -> list[str]:
+    """Give what removes a container, its processes, and the nameless volumes that its image gave it."""
+    return ["rm", "--force", "--volumes", container_id]
+
+
+def entering(container_id: str, argv: Sequence[str]) -> list[str]:
+    """Give what runs `argv` inside, its input and output those of the client."""
+    return ["exec", "--interactive", container_id, *argv]

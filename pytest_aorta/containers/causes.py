@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-HELP = re.compile(r"(?m)^\s*(See '.*--help'\.?|Run '.*--help' for more information)\s*$")
+CHATTER = re.compile(
+    r"(?m)^\s*(See '.*--help'\.?|Run '.*--help' for more information|(Error: )?failed to start containers: .*)\s*$"
+)
 PREFIX = re.compile(r"^(?:docker: |Error: |Error response from daemon: |podman: )+")
 MOST_CHARACTERS = 700
 GONE = re.compile(
@@ -13,7 +15,7 @@ GONE = re.compile(
 NO_IMAGE = re.compile(
     r"no such image|image not known|failed to find image|unable to find .* in local storage", re.IGNORECASE
 )
-NOT_PERMITTED = re.compile(r"permission ?denied|PermissionError", re.IGNORECASE)
+NOT_PERMITTED = re.compile(r"permission denied", re.IGNORECASE)
 NO_PROGRAM = re.compile(r"cannot run '.*': No such file")
 
 _LOAD = "or load the image there yourself (docker load)"
@@ -21,9 +23,13 @@ _NEXT_STEPS = tuple(
     (re.compile(words, re.IGNORECASE), next_step)
     for words, next_step in (
         (
+            r"docker daemon at \S+: permission denied",
+            "this user may not open the daemon's socket: add it to the group that owns it (docker)",
+        ),
+        (
             (
-                r"is the docker daemon running|connection aborted|remotedisconnected|while fetching server api version"
-                r"|failed to connect to the docker api"
+                r"cannot connect to the docker daemon|failed to connect to the docker api|connection aborted"
+                r"|remotedisconnected|while fetching server api version"
             ),
             "is the daemon running? Start it (systemctl start docker)",
         ),
@@ -65,7 +71,7 @@ _NEXT_STEPS = tuple(
 
 def cause(text: str) -> str:
     """Give what an engine said as one sentence."""
-    words = " ".join(PREFIX.sub("", line.strip()) for line in HELP.sub("", text).splitlines() if line.strip())
+    words = " ".join(PREFIX.sub("", line.strip()) for line in CHATTER.sub("", text).splitlines() if line.strip())
     words = words[:MOST_CHARACTERS].rstrip(". ") or "it failed without a word"
     next_step = next((step for pattern, step in _NEXT_STEPS if pattern.search(words)), "")
     return f"{words}; {next_step}" if next_step else words

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from pytest_aorta.containers import driver
-from pytest_aorta.containers.arguments import IDLE, INSPECTED, create_arguments
+from pytest_aorta.containers.arguments import IDLE, INSPECTED, create_arguments, entering, removing
 from pytest_aorta.containers.causes import GONE, NO_IMAGE
 from pytest_aorta.containers.commands import Command, Ended, Program, ended, is_absent, outputs, programs
 from pytest_aorta.containers.driver import Progress, untold
@@ -117,7 +117,7 @@ class CliDriver:
 
     def remove(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Remove containers and the nameless volumes that the image gave them."""
-        argv = {host: _removing(each) for host, each in ids.items()}
+        argv = {host: removing(each) for host, each in ids.items()}
         outcome = self._ended(argv, driver.REMOVE_TIMEOUT_S)
         gone = {host for host, each in outcome.good.items() if GONE.search(each.stderr)}
         good, failed = self._divided(outcome, driver.REMOVE_TIMEOUT_S, excused=gone)
@@ -125,11 +125,11 @@ class CliDriver:
 
     def removal(self, host: str, container_id: str) -> list[str]:
         """Give what the host can run by itself."""
-        return [*self._programs[host], *_removing(container_id)]
+        return [*self._programs[host], *removing(container_id)]
 
     def inside(self, host: str, container_id: str, argv: Sequence[str]) -> list[str]:
         """Give the `exec` whose input and output are those of the process inside."""
-        return [*self._programs[host], "exec", "--interactive", container_id, *argv]
+        return [*self._programs[host], *entering(container_id, argv)]
 
     @property
     def _on(self) -> Fleet:
@@ -176,10 +176,6 @@ def containers_of(
     absent: dict[str, list[Found]] = {host: [] for host, why in reached.failed.items() if is_absent(why)}
     failed = {host: why for host, why in reached.failed.items() if host not in absent}
     return Outcome({**absent, **listed.good}, {**failed, **listed.failed})
-
-
-def _removing(container_id: str) -> tuple[str, ...]:
-    return ("rm", "--force", "--volumes", container_id)
 
 
 def _read(text: str) -> list[Found]:

@@ -1,0 +1,235 @@
+"""Docker's own package over the socket of a daemon that this process can open."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import docker
+from docker.errors import DockerException, ImageNotFound, NotFound
+from docker.utils import kwargs_from_env, parse_repository_tag
+from urllib3.exceptions import HTTPError
+
+from pytest_aorta.containers import driver
+from pytest_aorta.containers.arguments import entering, removing
+from pytest_aorta.containers.body import create_body
+from pytest_aorta.containers.causes import GONE, cause
+from pytest_aorta.containers.commands import Command, Program, outputs, programs
+from pytest_aorta.containers.driver import Progress, untold
+from pytest_aorta.containers.lifecycle import Containers
+from pytest_aorta.containers.lifetime import Found
+from pytest_aorta.containers.outcome import Outcome
+from pytest_aorta.containers.spec import Lifetime, Login, Spec
+from pytest_aorta.errors import CommandFailed, ContainerError
+from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.fleet.parallel import in_parallel
+
+T = TypeVar("T")
+DEFAULT_URL = "unix:///var/run/docker.sock"
+KNOCK_TIMEOUT_S = 5.0
+SLACK_S = 5.0  # the package's own deadline, for each read, comes first where it holds
+
+
+class DockerSdk(Containers):
+    """The engine for a daemon of this machine; `urls` says where those of other hosts listen."""
+
+    def __init__(
+        self,
+        lifetime: Lifetime = "per_run",
+        urls: Mapping[str, str] | None = None,
+        progress: Progress = untold,
+    ) -> None:
+        super().__init__("docker", SdkDriver(urls or {}, progress), lifetime)
+
+
+class SdkDriver:
+    """One request per thing asked, each by a client of its own: one that hangs holds up no other."""
+
+    def __init__(self, urls: Mapping[str, str], progress: Progress = untold) -> None:
+        self._urls = urls
+        self._progress = progress
+        self._fleet: Fleet | None = None
+        self._programs: dict[str, Program] = {}
+
+    def reach(self, fleet: Fleet) -> Outcome[Program]:
+        """Ask who the daemon is, here and by the client program on the host, which has to enter and to undo."""
+        self._fleet = fleet
+        here = self._each("ask the daemon", fleet.hosts, driver.PROBE_TIMEOUT_S, _daemon_id)
+        found = programs(fleet, here.good, "docker")
+        commands = {host: (*program, "info", "--format={{.ID}}") for host, program in found.good.items()}
+        there = outputs(fleet, {host: Command(argv, driver.PROBE_TIMEOUT_S) for host, argv in commands.items()})
+        others = {
+            host: "the docker client there speaks to another daemon than this process does; check DOCKER_HOST, "
+            "or set the engine that uses the client program"
+            for host, text in there.good.items()
+            if text.strip() != here.good[host]
+        }
+        self._programs = {host: found.good[host] for host in there.good if host not in others}
+        return Outcome(self._programs, {**here.failed, **found.failed, **there.failed, **others})
+
+    def find(self, names: Mapping[str, str]) -> Outcome[Found | None]:
+        """Look for names in the list of all containers."""
+
+        def find(api: docker.APIClient, host: str) -> Found | None:
+            ids = api.containers(all=True, quiet=True, filters={"name": f"^/?{re.escape(names[host])}$"})
+            return _inspected(api, ids[0]["Id"]) if ids else None
+
+        return self._each("look for the container", names, driver.PROBE_TIMEOUT_S, find)
+
+    def inspect(self, ids: Mapping[str, str]) -> Outcome[Found | None]:
+        """Look at one container on each host."""
+        return self._each(
+            "look at the container", ids, driver.PROBE_TIMEOUT_S, lambda api, host: _inspected(api, ids[host])
+        )
+
+    def has_image(self, images: Mapping[str, str]) -> Outcome[bool]:
+        """Inspect images."""
+
+        def has(api: docker.APIClient, host: str) -> bool:
+            try:
+                api.inspect_image(images[host])
+            except ImageNotFound:
+                return False
+            return True
+
+        return self._each("look for the image", images, driver.PROBE_TIMEOUT_S, has)
+
+    def pull(self, specs: Mapping[str, Spec]) -> Outcome[None]:
+        """Pull; a login goes with the request and is kept nowhere."""
+        passwords = self._passwords({host: spec.login for host, spec in specs.items() if spec.login is not None})
+
+        def pull(api: docker.APIClient, host: str) -> None:
+            image, login = specs[host].image, specs[host].login
+            repository, tag = parse_repository_tag(image)
+            auth = None
+            if login is not None:
+                auth = {"username": login.username, "password": passwords.good[host], "serveraddress": login.server}
+            self._progress(f"{host}: pulling {image}, which is not there yet")
+            events = api.pull(repository, tag or "latest", stream=True, decode=True, auth_config=auth)
+            self._follow(f"{host}: pulling {image}", events, time.monotonic() + driver.PULL_TIMEOUT_S)
+
+        ready = [host for host in specs if host not in passwords.failed]
+        outcome = self._each("pull", ready, driver.PULL_TIMEOUT_S, pull)
+        return Outcome(outcome.good, {**passwords.failed, **outcome.failed})
+
+    def create(self, specs: Mapping[str, Spec]) -> Outcome[str]:
+        """Make containers that do nothing but wait."""
+
+        def create(api: docker.APIClient, host: str) -> str:
+            spec = specs[host]
+            return str(api.create_container_from_config(create_body(spec), spec.name)["Id"])
+
+        return self._each("create", specs, driver.CREATE_TIMEOUT_S, create)
+
+    def start(self, ids: Mapping[str, str]) -> Outcome[None]:
+        """Start what was made."""
+        return self._each("start", ids, driver.START_TIMEOUT_S, lambda api, host: api.start(ids[host]))
+
+    def stop(self, ids: Mapping[str, str]) -> Outcome[None]:
+        """Kill the processes: the first one, a sleep, heeds no other signal."""
+        return self._each("kill", ids, driver.REMOVE_TIMEOUT_S, lambda api, host: api.kill(ids[host]))
+
+    def remove(self, ids: Mapping[str, str]) -> Outcome[None]:
+        """Remove containers and the nameless volumes that the image gave them."""
+
+        def remove(api: docker.APIClient, host: str) -> None:
+            try:
+                api.remove_container(ids[host], v=True, force=True)
+            except DockerException as error:
+                if not GONE.search(_words(error)):
+                    raise
+
+        return self._each("remove", ids, driver.REMOVE_TIMEOUT_S, remove)
+
+    def removal(self, host: str, container_id: str) -> list[str]:
+        """Give what the host can run by itself."""
+        return [*self._programs[host], *removing(container_id)]
+
+    def inside(self, host: str, container_id: str, argv: Sequence[str]) -> list[str]:
+        """Give the `exec` of the client program: the package has nothing that a host could start."""
+        return [*self._programs[host], *entering(container_id, argv)]
+
+    def _passwords(self, logins: Mapping[str, Login]) -> Outcome[str]:
+        if self._fleet is None or not logins:
+            return Outcome({}, {})
+        asks = {host: Ask("read_tail", {"path": login.password_file}) for host, login in logins.items()}
+        answers = self._fleet.perform(asks)
+        return Outcome(
+            {host: answer["text"].rstrip("\r\n") for host, answer in answers.items()},
+            {host: f"the registry's password cannot be read: {why.reason}" for host, why in answers.failed.items()},
+        )
+
+    def _follow(self, what: str, events: Iterator[Mapping[str, Any]], until_s: float) -> None:
+        layers: dict[str, bool] = {}
+        told_s = time.monotonic()
+        for event in events:
+            if "error" in event:
+                raise DockerException(str(event["error"]))
+            if time.monotonic() > until_s:
+                raise DockerException(f"not done within {driver.PULL_TIMEOUT_S:g} s")
+            if event.get("id") and not str(event.get("status")).startswith("Pulling from"):
+                layers[event["id"]] = event.get("status") in {"Pull complete", "Already exists"}
+            if time.monotonic() - told_s > driver.TELL_EVERY_S:
+                told_s = time.monotonic()
+                self._progress(f"{what}: {sum(layers.values())} of {len(layers)} layers are there")
+
+    def _each(self, what: str, hosts: Iterable[str], timeout_s: float, do: Callable[[Any, str], T]) -> Outcome[T]:
+        """Do something on all hosts at once, within a deadline that holds whatever the package waits for."""
+        good: dict[str, T] = {}
+
+        def call(host: str) -> None:
+            where = {"base_url": self._urls[host]} if host in self._urls else kwargs_from_env()
+            try:
+                _knock(where.get("base_url") or DEFAULT_URL)
+                with contextlib.closing(docker.APIClient(**where, version="auto", timeout=timeout_s)) as api:
+                    good[host] = do(api, host)
+            except (DockerException, HTTPError, OSError) as error:
+                raise CommandFailed(host, cause(_words(error))) from error
+            except ContainerError as error:
+                raise CommandFailed(host, str(error)) from error
+
+        errors = in_parallel(what, {host: partial(call, host) for host in hosts}, timeout_s + SLACK_S)
+        failed = {host: error.reason for host, error in errors.items()}
+        return Outcome({host: good[host] for host in hosts if host in good and host not in failed}, failed)
+
+
+def _knock(url: str) -> None:
+    """Open the daemon's socket and close it: the package says less about one that is not there, and leaks its end."""
+    path = url.removeprefix("unix://")
+    if path == url:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
+        knocking.settimeout(KNOCK_TIMEOUT_S)
+        try:
+            knocking.connect(path)
+        except OSError as error:
+            raise ContainerError(
+                cause(f"cannot connect to the docker daemon at {path}: {error.strerror or error}")
+            ) from error
+
+
+def _daemon_id(api: docker.APIClient, host: str) -> str:
+    return str(api.info()["ID"])
+
+
+def _words(error: Exception) -> str:
+    explanation = getattr(error, "explanation", None)
+    return str(explanation or error)
+
+
+def _inspected(api: docker.APIClient, container_id: str) -> Found | None:
+    try:
+        seen = api.inspect_container(container_id)
+    except NotFound:
+        return None
+    config = seen["Config"]
+    state = seen["State"]["Status"]
+    return Found(
+        seen["Id"], seen["Name"].removeprefix("/"), state, config["Image"], seen["Image"], config["Labels"] or {}
+    )
