@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.lab.processes import wait_until
 
 pytestmark = [pytest.mark.lab(2, docker=True, binds=python_folders()), pytest.mark.torch]
 
-LONG = {"training_overrides": {"training.max_steps": 100000, "scheduler.total_steps": 100000}}
+LONG: dict[str, Any] = {"training_overrides": {"training.max_steps": 100000, "scheduler.total_steps": 100000}}
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_refusal_leaves_the_last_runs_reports_alone(rig: Any) -> None:
     rig.configure()
     rig.run(code=0)
     before = files_of(rig)
-    rig.configure(container={"name": "box", "image": "image:1"})
+    rig.configure(cluster={"transport": "slurm", "node_dict": {"n1": {}}})
 
     rig.run(code=4)
 
