@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from pytest_aorta.containers import driver
 from pytest_aorta.containers.arguments import IDLE, INSPECTED, create_arguments, entering, removing
 from pytest_aorta.containers.causes import GONE, NO_IMAGE
 from pytest_aorta.containers.commands import Command, Ended, Program, ended, is_absent, outputs, programs
-from pytest_aorta.containers.driver import Progress, untold
 from pytest_aorta.containers.environment import passed
 from pytest_aorta.containers.lifecycle import Containers
 from pytest_aorta.containers.lifetime import Found
 from pytest_aorta.containers.logins import Logins
 from pytest_aorta.containers.outcome import Outcome
+from pytest_aorta.containers.progress import Progress, told_meanwhile, untold
 from pytest_aorta.containers.spec import RUN_LABEL, Lifetime, Spec
 from pytest_aorta.fleet.fleet import Fleet
 
@@ -88,7 +86,7 @@ class CliDriver:
             if host not in entered.failed
         }
         try:
-            outcome = _telling(lambda: outputs(self._on, commands), self._progress, sorted(commands))
+            outcome = told_meanwhile(lambda: outputs(self._on, commands), list(commands), self._progress)
         finally:
             logins.leave()
         return Outcome(dict.fromkeys(outcome.good), {**entered.failed, **outcome.failed})
@@ -185,16 +183,3 @@ def _read(text: str) -> list[Found]:
             container_id, name, state, image, image_id, labels = json.loads(line)
             found.append(Found(container_id, name.removeprefix("/"), state, image, image_id, labels or {}))
     return found
-
-
-def _telling(pull: Callable[[], Outcome[str]], progress: Progress, hosts: Sequence[str]) -> Outcome[str]:
-    """Call `pull`, saying now and then that it goes on: what the client prints is seen only at its end."""
-    results: list[Outcome[str]] = []
-    thread = threading.Thread(target=lambda: results.append(pull()), name="aorta-pull", daemon=True)
-    began_s = time.monotonic()
-    thread.start()
-    thread.join(driver.TELL_EVERY_S)
-    while thread.is_alive():
-        progress(f"still pulling on {', '.join(hosts)} after {time.monotonic() - began_s:.0f} s")
-        thread.join(driver.TELL_EVERY_S)
-    return results[0] if results else Outcome({}, dict.fromkeys(hosts, "the pull ended without a result"))

@@ -6,7 +6,7 @@ import contextlib
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,10 +20,10 @@ from pytest_aorta.containers.arguments import entering, removing
 from pytest_aorta.containers.body import create_body
 from pytest_aorta.containers.causes import GONE, cause
 from pytest_aorta.containers.commands import Command, Program, outputs, programs
-from pytest_aorta.containers.driver import Progress, untold
 from pytest_aorta.containers.lifecycle import Containers
 from pytest_aorta.containers.lifetime import Found
 from pytest_aorta.containers.outcome import Outcome
+from pytest_aorta.containers.progress import Layers, Progress, untold
 from pytest_aorta.containers.spec import Lifetime, Login, Spec
 from pytest_aorta.errors import CommandFailed, ContainerError
 from pytest_aorta.fleet.ask import Ask
@@ -111,8 +111,14 @@ class SdkDriver:
             if login is not None:
                 auth = {"username": login.username, "password": passwords.good[host], "serveraddress": login.server}
             self._progress(f"{host}: pulling {image}, which is not there yet")
-            events = api.pull(repository, tag or "latest", stream=True, decode=True, auth_config=auth)
-            self._follow(f"{host}: pulling {image}", events, time.monotonic() + driver.PULL_TIMEOUT_S)
+            layers = Layers(f"{host}: pulling {image}", self._progress)
+            until_s = time.monotonic() + driver.PULL_TIMEOUT_S
+            for event in api.pull(repository, tag or "latest", stream=True, decode=True, auth_config=auth):
+                if "error" in event:
+                    raise DockerException(str(event["error"]))
+                if time.monotonic() > until_s:
+                    raise DockerException(f"it was not done within {driver.PULL_TIMEOUT_S:g} s")
+                layers.take(event)
 
         ready = [host for host in specs if host not in passwords.failed]
         outcome = self._each("pull", ready, driver.PULL_TIMEOUT_S, pull)
@@ -164,20 +170,6 @@ class SdkDriver:
             {host: answer["text"].rstrip("\r\n") for host, answer in answers.items()},
             {host: f"the registry's password cannot be read: {why.reason}" for host, why in answers.failed.items()},
         )
-
-    def _follow(self, what: str, events: Iterator[Mapping[str, Any]], until_s: float) -> None:
-        layers: dict[str, bool] = {}
-        told_s = time.monotonic()
-        for event in events:
-            if "error" in event:
-                raise DockerException(str(event["error"]))
-            if time.monotonic() > until_s:
-                raise DockerException(f"not done within {driver.PULL_TIMEOUT_S:g} s")
-            if event.get("id") and not str(event.get("status")).startswith("Pulling from"):
-                layers[event["id"]] = event.get("status") in {"Pull complete", "Already exists"}
-            if time.monotonic() - told_s > driver.TELL_EVERY_S:
-                told_s = time.monotonic()
-                self._progress(f"{what}: {sum(layers.values())} of {len(layers)} layers are there")
 
     def _each(self, what: str, hosts: Iterable[str], timeout_s: float, do: Callable[[Any, str], T]) -> Outcome[T]:
         """Do something on all hosts at once, within a deadline that holds whatever the package waits for."""

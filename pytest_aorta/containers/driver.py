@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pytest_aorta.containers.lifetime import Found
@@ -16,13 +16,6 @@ PULL_TIMEOUT_S = 600.0
 CREATE_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 120.0
 REMOVE_TIMEOUT_S = 30.0
-TELL_EVERY_S = 10.0
-
-Progress = Callable[[str], None]
-
-
-def untold(sentence: str) -> None:
-    """Tell nobody how a pull goes on."""
 
 
 class Driver(Protocol):

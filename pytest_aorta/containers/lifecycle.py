@@ -77,10 +77,9 @@ class Containers:
         kept = {KEPT_LABEL: "yes"} if self._lifetime == "persistent" else {}
         return {host: replace(specs[host], labels={**specs[host].labels, **kept}) for host in fleet.hosts}
 
-    def _alive(self, fleet: Fleet, state_dirs: Mapping[str, str]) -> dict[str, bool]:
-        asks = {host: Ask("alive", {"path": path}) for host, path in state_dirs.items()}
-        alive = _asked(fleet, asks).of(asks, "tell whether the run that has the container still lives")
-        return {host: bool(answer["alive"]) for host, answer in alive.items()}
+    def _alive(self, fleet: Fleet, state_dirs: Mapping[str, str]) -> dict[str, bool | str]:
+        told = _asked(fleet, {host: Ask("alive", {"path": path}) for host, path in state_dirs.items()})
+        return {host: bool(answer["alive"]) for host, answer in told.good.items()} | dict(told.failed)
 
     def _bring_up(self, fleet: Fleet, specs: Mapping[str, Spec], steps: Mapping[str, Step]) -> dict[str, Found]:
         new = {host: specs[host] for host, step in steps.items() if step.do == "create"}

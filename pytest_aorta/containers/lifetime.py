@@ -11,6 +11,7 @@ from pytest_aorta.containers.spec import KEPT_LABEL, RUN_LABEL, STATE_LABEL, Lif
 from pytest_aorta.errors import ContainerError
 
 AT_REST = frozenset({"created", "exited", "configured", "initialized", "stopped"})
+NO_STATE = f"it has no label {STATE_LABEL}"
 BY_HAND = "remove it by hand or choose another container.name"
 
 
@@ -66,9 +67,11 @@ def in_doubt(lifetime: Lifetime, runs: Mapping[str, str], found: Mapping[str, Fo
 
 
 def decide(
-    lifetime: Lifetime, runs: Mapping[str, str], found: Mapping[str, Found | None], alive: Mapping[str, bool]
+    lifetime: Lifetime, runs: Mapping[str, str], found: Mapping[str, Found | None], alive: Mapping[str, bool | str]
 ) -> dict[str, Step]:
     """Decide for every host of `found`; `runs` has the id of the run that wants a container there.
+
+    `alive` has the answers for those `in_doubt`, or in a sentence why there is none.
 
     Raises:
         ContainerError: what is there may be neither used nor removed.
@@ -80,7 +83,7 @@ def decide(
     refused: dict[str, str] = {}
     steps: dict[str, Step] = {}
     for host, each in found.items():
-        why = "" if each is None else _why_not_removed(each, runs[host], alive.get(host))
+        why = "" if each is None else _why_not_removed(each, runs[host], alive.get(host, NO_STATE))
         if why:
             refused[host] = why
         steps[host] = Step("create", each)
@@ -119,7 +122,7 @@ def _why_not_restarted(found: Found) -> str:
     return "" if found.state in AT_REST else f"cannot be started from that state: {BY_HAND}"
 
 
-def _why_not_removed(found: Found, run: str, alive: bool | None) -> str:
+def _why_not_removed(found: Found, run: str, alive: bool | str) -> str:
     there = f"a container named {found.name} ({found.container_id[:12]}, {found.state}) is there"
     if not found.run:
         return f"{there} and was not started by us: {BY_HAND}"
@@ -127,8 +130,8 @@ def _why_not_removed(found: Found, run: str, alive: bool | None) -> str:
         return f"{there}, kept by lifetime persistent since run {found.run}: set that lifetime, {BY_HAND}"
     if found.run == run:
         return ""
-    if alive is None:
-        return f"{there}, and whether its run {found.run} still lives cannot be told: {BY_HAND}"
+    if isinstance(alive, str):
+        return f"{there}, and whether its run {found.run} still lives cannot be told ({alive}): {BY_HAND}"
     if alive:
         return f"{there} and belongs to run {found.run}, which still runs: wait for it, end it, or choose another name"
     return ""

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_aorta.containers.causes import GONE, NO_IMAGE, cause
+
+
+def test_the_clients_own_chatter_is_left_out() -> None:
+    said = (
+        "docker: Error response from daemon: no way.\nSee 'docker run --help'.\nError: failed to start containers: 01\n"
+    )
+    assert cause(said) == "no way"
+
+
+def test_silence_is_said() -> None:
+    assert cause("\n") == "it failed without a word"
+
+
+@pytest.mark.parametrize(
+    ("said", "next_step"),
+    [
+        (
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+            "is the daemon running? Start it (systemctl start docker)",
+        ),
+        (
+            "cannot connect to the docker daemon at /run/docker.sock: Permission denied",
+            "this user may not open the daemon's socket: add it to the group that owns it (docker)",
+        ),
+        (
+            "write /var/lib/docker/tmp/x: no space left on device",
+            "make room where the engine keeps its images (docker system df)",
+        ),
+        (
+            "manifest for a/b:9 not found: manifest unknown",
+            "the registry has no such tag or digest: check container.image",
+        ),
+        (
+            "pull access denied for a/b, repository does not exist or may require 'docker login': denied: no",
+            "check container.image, and the login in container.runtime.args.registry",
+        ),
+        (
+            "no matching manifest for linux/arm64/v8 in the manifest list entries",
+            "the image is not made for this machine's architecture: check container.image",
+        ),
+        (
+            "toomanyrequests: You have reached your pull rate limit",
+            "the registry wants a login: set container.runtime.args.registry, or wait",
+        ),
+    ],
+)
+def test_known_words_come_with_the_next_step(said: str, next_step: str) -> None:
+    assert cause(said) == f"{said}; {next_step}"
+
+
+def test_a_cause_is_no_book() -> None:
+    assert len(cause("x" * 5000)) < 1000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: No such container: 0123",
+        "Error response from daemon: No such container: 0123",
+        'Error: no container with name or ID "0123" found: no such container',
+        "Error response from daemon: removal of container 0123 is already in progress",
+    ],
+)
+def test_a_container_that_is_gone_is_known_in_any_version(said: str) -> None:
+    assert GONE.search(said)
+
+
+@pytest.mark.parametrize(
+    "said", ["Error: No such image: a:1", "Error response from daemon: no such image: a", "Error: a:1: image not known"]
+)
+def test_an_image_that_is_absent_is_known_in_any_version(said: str) -> None:
+    assert NO_IMAGE.search(said)
