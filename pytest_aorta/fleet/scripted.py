@@ -42,9 +42,11 @@ class ScriptedTransport:
         self.files = dict(files or {})
         self.asked: list[Ask] = []
         self.num_pings = 0
+        self.num_starts = 0
 
     def start(self, lease_s: float, state_dir: str) -> Pipes:
         """Start a program that follows the script."""
+        self.num_starts += 1
         return ScriptedPipes(self)
 
     def put(self, local: Path, remote: str) -> None:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from pytest_aorta.checks import Check
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import AortaError, HostError
+from pytest_aorta.errors import CommandFailed, FleetError, HostError
 from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.fleet.parallel import in_parallel
 from pytest_aorta.node.archives import unpack
 from pytest_aorta.node.requests import CommandError
 from pytest_aorta.run.context import RunContext, log
@@ -24,6 +25,7 @@ from pytest_aorta.stages.phase import bring_logs, scrub_file
 from pytest_aorta.stages.search import STEP_LOGS, TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
 
 Layout = Literal["combined", "single"]
+COPY_SECONDS = 3600
 ABSENT = "No such file or directory"
 RULES_OUT_STALE = "written by this run (newer than launch, or changed since)"
 
@@ -43,16 +45,13 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     run.connect()
     errors: dict[str, str] = {}
     trees: dict[str, tuple[str, ...]] = {}
-    for host, found in _search(run, execution, hosts, layout, errors).items():
-        try:
-            archive = f"{execution.work_dirs[host.name]}/collect.tar.gz"
-            destination = run.folder.traces(layout, host.rank)
-            bring_files(run, host.name, execution.roots[host.name], found.files, archive, destination)
-            for step_log in destination.rglob(STEP_LOGS):
-                scrub_file(step_log, run.folder.secrets)
-        except (AortaError, CommandError, OSError) as error:
-            errors[host.name] = str(error)
-            log.warning("%s: traces were not brought back: %s", host.name, error)
+    wanted = _search(run, execution, hosts, layout, errors)
+    calls = {host.name: lambda host=host: _bring(run, execution, host, wanted[host], layout) for host in wanted}
+    failed = in_parallel("collecting traces", calls, 2 * run.settings.config.timeout_seconds + COPY_SECONDS)
+    for host, found in wanted.items():
+        if host.name in failed:
+            errors[host.name] = str(failed[host.name])
+            log.warning("%s: traces were not brought back: %s", host.name, errors[host.name])
         else:
             trees[host.name] = found.trees
             log.info("%s: %d files, trees %s", host.name, len(found.files), ", ".join(found.trees))
@@ -139,6 +138,24 @@ def _search(
                 tuple(entry["path"] for entry in kept), tuple(sorted({tree_of(entry["path"]) for entry in traces}))
             )
     return found
+
+
+def _bring(run: RunContext, execution: Execution, host: Host, found: Found, layout: Layout) -> None:
+    """Bring what was found on a host to its place in the run folder.
+
+    Raises:
+        HostError, OSError: it did not come, or not whole.
+    """
+    archive = f"{execution.work_dirs[host.name]}/collect.tar.gz"
+    destination = run.folder.traces(layout, host.rank)
+    try:
+        bring_files(run, host.name, execution.roots[host.name], found.files, archive, destination)
+    except FleetError as error:
+        raise error.by_host[host.name] from error
+    except CommandError as error:
+        raise CommandFailed(host.name, error.message) from error
+    for step_log in destination.rglob(STEP_LOGS):
+        scrub_file(step_log, run.folder.secrets)
 
 
 def _wanted(settings: Settings) -> str:
