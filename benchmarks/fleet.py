@@ -1,8 +1,10 @@
 """What the harness itself costs as hosts are added: real sshd hosts of the lab, and scripted hosts in hundreds.
 
 Bars: one command on 64 warm hosts takes at most 6 times what it takes on 2; 512 scripted hosts take at most 300 MB with
-one channel a host. Where `clush` is installed (pip install clustershell), the same command is timed with it: it
-connects each time. Root and the lab's services are needed (make lab-deps).
+one channel a host. Beside it stands plain Fabric on warm connections with 32 threads, and where it is installed (pip
+install clustershell) `clush`, which connects each time. All hosts of a lab share this machine's cores: on 64 of them
+the command is 64 processes started here, which is what bounds it. Root and the lab's services are needed
+(make lab-deps).
 
     python benchmarks/fleet.py [--hosts 2 8 32 64] [--scripted 512]
 """
@@ -20,7 +22,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import fabric
+import paramiko
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -33,6 +39,7 @@ from tests.lab.lab import Lab
 
 COMMAND = Ask("run", {"argv": ["true"]})
 NUM_COMMANDS = 7
+FABRIC_THREADS = 32
 ARCHIVE_BYTES = 256 * 1024
 COMMAND_BAR = 6.0
 MEMORY_BAR_MB = 300
@@ -57,17 +64,16 @@ def main() -> int:
 
 
 def _real(sizes: list[int]) -> int:
-    print(
-        f"{'hosts':>5} {'launch':>9} {'command':>9} {'poll':>9} {'collect':>9} {'teardown':>9} {'clush':>9}   (seconds)"
-    )
+    columns = ("launch", "command", "poll", "collect", "teardown", "Fabric", "clush")
+    print(f"{'hosts':>5} {' '.join(f'{column:>9}' for column in columns)}   (seconds)")
     commands: dict[int, float] = {}
     for size in sizes:
         with Lab.up(size) as lab:
             times = _on_lab(lab)
-            clush = _clush_s(lab)
+            fabric_s, clush = _fabric_s(lab), _clush_s(lab)
         commands[size] = times["command"]
         shown = " ".join(f"{times[name]:9.3f}" for name in ("launch", "command", "poll", "collect", "teardown"))
-        print(f"{size:>5} {shown} {f'{clush:9.3f}' if clush is not None else '   absent'}", flush=True)
+        print(f"{size:>5} {shown} {fabric_s:9.3f} {f'{clush:9.3f}' if clush is not None else '   absent'}", flush=True)
     if not {2, 64} <= set(commands):
         return 0
     ratio = commands[64] / commands[2]
@@ -109,6 +115,22 @@ def _collect(fleet: Fleet) -> None:
 def _tear_down(fleet: Fleet) -> None:
     fleet.perform(Ask("remove", {"path": WORK})).or_raise()
     fleet.close()
+
+
+def _fabric_s(lab: Lab) -> float:
+    """Time the same command on connections of plain Fabric that are open already."""
+    config = fabric.Config(ssh_config=paramiko.SSHConfig.from_path(str(lab.ssh_config)))
+    connections = [fabric.Connection(host.name, user="root", config=config) for host in lab.hosts]
+
+    def run(connection: fabric.Connection) -> None:
+        connection.run("true", hide=True, in_stream=False)
+
+    with ThreadPoolExecutor(FABRIC_THREADS) as pool:
+        list(pool.map(run, connections))
+        times = [_seconds(lambda: list(pool.map(run, connections))) for _ in range(NUM_COMMANDS)]
+    for connection in connections:
+        connection.close()
+    return statistics.median(times)
 
 
 def _clush_s(lab: Lab) -> float | None:
