@@ -79,13 +79,13 @@ class CliDriver:
         for host, spec in specs.items():
             self._progress(f"{host}: pulling {spec.image}, which is not there yet")
         logins = Logins(self._on, self._name, {host: self._programs[host] for host in specs})
-        entered = logins.enter({host: spec.login for host, spec in specs.items() if spec.login is not None})
-        commands = {
-            host: Command((*logins.pulling(host), "--quiet", spec.image), driver.PULL_TIMEOUT_S)
-            for host, spec in specs.items()
-            if host not in entered.failed
-        }
         try:
+            entered = logins.enter({host: spec.login for host, spec in specs.items() if spec.login is not None})
+            commands = {
+                host: Command((*logins.pulling(host), "--quiet", spec.image), driver.PULL_TIMEOUT_S)
+                for host, spec in specs.items()
+                if host not in entered.failed
+            }
             outcome = told_meanwhile(lambda: outputs(self._on, commands), list(commands), self._progress)
         finally:
             logins.leave()

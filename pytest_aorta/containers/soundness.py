@@ -10,6 +10,7 @@ from pytest_aorta.containers.spec import RUN_LABEL, STATE_LABEL, Mount, Spec
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
 IMAGE = re.compile(r"[A-Za-z0-9\[][!-~]*")
 SERVER = re.compile(r"[A-Za-z0-9\[][!-~]*")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")  # podman takes A* for all that begin with A, and # is a comment
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 PROPAGATIONS = frozenset({"private", "rprivate", "shared", "rshared", "slave", "rslave"})
 RELABELS = frozenset({"z", "Z"})
@@ -50,7 +51,7 @@ def _names(spec: Spec) -> Iterator[str]:
 
 def _environment(spec: Spec) -> Iterator[str]:
     for name, value in spec.env.items():
-        if not name or "=" in name or CONTROL.search(name) or " " in name:
+        if not VARIABLE.fullmatch(name):
             yield f"env: a variable cannot be named {name!r}"
         if "\0" in value:
             yield f"env: the value of {name} has a NUL in it, which no variable can hold"

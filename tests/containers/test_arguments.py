@@ -71,6 +71,8 @@ def test_what_is_run_inside_stands_behind_the_container() -> None:
         (replace(SPEC, labels={RUN_LABEL: "today"}), "the label aorta.state has no value"),
         (replace(SPEC, labels={**SPEC.labels, "a": "\0"}), "the label 'a' has a NUL"),
         (replace(SPEC, env={"A=B": "secret"}), "env: a variable cannot be named 'A=B'"),
+        (replace(SPEC, env={"A*": "secret"}), "env: a variable cannot be named 'A*'"),
+        (replace(SPEC, env={"#A": "secret"}), "env: a variable cannot be named '#A'"),
         (replace(SPEC, env={"": "secret"}), "env: a variable cannot be named ''"),
         (replace(SPEC, env={"A": "secret\0"}), "env: the value of A has a NUL"),
         (replace(SPEC, devices=("/dev/a\nb",)), "devices: '/dev/a\\nb' has a control character"),

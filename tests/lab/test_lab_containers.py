@@ -344,6 +344,19 @@ def test_a_name_that_is_taken_meanwhile_is_not_ours(rig: Rig) -> None:
     assert rig.states() == {"node2": "running"}
 
 
+@pytest.mark.parametrize("step", ["create", "start"])
+def test_an_interrupted_launch_leaves_nothing(rig: Rig, step: str) -> None:
+    def interrupt() -> None:
+        if step == "create":  # done already, and its answer is lost
+            put(rig.hosts[0], SPEC.labels, state="created")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rig.disturbed(step, interrupt).launch(rig.fleet, rig.specs)
+
+    assert rig.states() == {}
+
+
 def test_a_missing_image_is_told_with_its_cause(rig: Rig) -> None:
     told: list[str] = []
     with pytest.raises(ContainerError, match=r"get the image: node1, node2: .*network is unreachable.*; the registry"):
