@@ -13,6 +13,7 @@ from pytest_aorta.fleet.ask import Answer, Ask, Event
 from pytest_aorta.fleet.channel import Channel
 from pytest_aorta.fleet.parallel import SLICE_S, in_parallel
 from pytest_aorta.fleet.transport import Transport
+from pytest_aorta.node.requests import sentence
 
 OPEN_TIMEOUT_S = 60.0
 OPEN_SLACK_S = 5.0  # a host that says why it was given up says more than this side can
@@ -201,7 +202,7 @@ class Fleet:
         try:
             pipes = self._transports[host].start(self._lease_s, state_dir)
         except OSError as error:
-            raise Unreachable(host, str(error)) from error
+            raise Unreachable(host, sentence(error)) from error
         channel = Channel(host, pipes, self._on_event)
         with self._lock:
             too_late = not self._is_open  # the opening was interrupted and closed meanwhile

@@ -47,6 +47,8 @@ def put_stream(lend: Lend, source: BinaryIO, remote: str, mode: int) -> None:
                     return
         except LinkBroken:
             if not left:
+                with contextlib.suppress(OSError), lend() as host:
+                    _remove(host, posixpath.join(posixpath.dirname(host.expand(remote)), name))
                 raise
     raise OSError(
         f"{remote}: what arrived was not what was sent, {NUM_TRIES} times; does the file change, or the disk?"
@@ -87,22 +89,25 @@ def _put_once(host: RemoteHost, source: BinaryIO, size: int, sha256: str, target
     """Send what is not there yet, then have the host hash it and give it its name; tell whether it was whole."""
     folder = posixpath.dirname(target)
     partial = posixpath.join(folder, name)
-    is_sealed = False
     try:
         with _named(target, folder), host.sftp() as sftp:
             _write(sftp, source, partial, size)
-        answer = host.ask("seal", partial, target, f"{mode:o}", str(size), sha256, num_bytes=size)
-        is_sealed = bool(answer["sealed"])
+        if _seal(host, partial, target, mode, size, sha256):
+            return True
     except LinkBroken:
-        raise
+        raise  # the next try goes on with what is there
     except OSError as error:
+        _remove(host, partial)
         raise _explained(host, folder, size, error) from error
-    finally:
-        if not is_sealed and host.link.is_alive:
-            _remove(host, partial)
-    if not is_sealed and answer["size"] != size:
-        raise _explained(host, folder, size, OSError(f"{answer['size']} of {size} bytes are there"))
-    return is_sealed
+    _remove(host, partial)
+    return False
+
+
+def _seal(host: RemoteHost, partial: str, target: str, mode: int, size: int, sha256: str) -> bool:
+    answer = host.ask("seal", partial, target, f"{mode:o}", str(size), sha256, num_bytes=size)
+    if not answer["sealed"] and answer["size"] != size:
+        raise OSError(f"{target}: {answer['size']} of {size} bytes are there")
+    return bool(answer["sealed"])
 
 
 def _write(sftp: Sftp, source: BinaryIO, partial: str, size: int) -> None:

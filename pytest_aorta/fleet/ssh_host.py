@@ -27,7 +27,7 @@ _FIND = (
     'python=$(command -v "$name") || continue; '
     'if "$python" -I -S -c "import sys; sys.exit(sys.version_info < (3, 8))" 2>/dev/null; '
     'then exec "$python" -I -S -X utf8 -c "$@"; fi; '
-    'case $seen in *"$python"*) ;; *) seen="$seen $python ($("$python" -V 2>&1))";; esac; '
+    'case $seen in *"$python"*) ;; *) seen="$seen, $python ($("$python" -V 2>&1))";; esac; '
     f'done; echo; echo "{_NO_PYTHON}$seen"'
 )
 
@@ -57,7 +57,7 @@ class RemoteHost:
         words = [Path(ssh_remote.__file__).read_text("utf-8"), "probe", state_dir, MARKER, NAME]
         output = self.link.run(["sh", "-c", _FIND, "sh", *words]).output
         if _NO_PYTHON in output:
-            seen = output.rpartition(_NO_PYTHON)[2].strip() or "none"
+            seen = output.rpartition(_NO_PYTHON)[2].strip(" ,\n") or "none"
             raise OSError(
                 f"{self.link.place} has no Python that the node program can run on: seen {seen}, expected python3 of "
                 "3.8 or newer on the PATH of a login without terminal; install it"

@@ -99,7 +99,7 @@ class Link:
         if isinstance(error, TimeoutError):
             return f"nothing came through to {self.place} any more"
         words = getattr(error, "strerror", None) or (str(error) if error is not None else "")
-        return f"{self.place} hung up{f' ({words.lower()})' if words else ''}"
+        return f"the connection to {self.place} was lost{f' ({words.lower()})' if words else ''}"
 
     @contextlib.contextmanager
     def session(self, timeout_s: float | None = None) -> Iterator[paramiko.Channel]:

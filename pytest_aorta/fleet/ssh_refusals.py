@@ -33,10 +33,11 @@ def is_passing(error: BaseException) -> bool:
 def _reason(error: BaseException, hop: Hop) -> str:
     if isinstance(error, HostKeyRefused):
         return str(error)
-    if isinstance(error, paramiko.AuthenticationException) and "shut down" not in str(error):
-        return _not_let_in(error, hop)
-    if isinstance(error, EOFError) or is_passing(error) or "shut down" in str(error):
+    words = str(error)
+    if isinstance(error, EOFError) or is_passing(error) or "shut down" in words:
         return "it hung up during the greeting, expected sshd; is it overloaded (MaxStartups), or no sshd at all?"
+    if isinstance(error, paramiko.AuthenticationException) or "No authentication" in words:
+        return _not_let_in(error, hop)
     return _no_way(error, hop)
 
 

@@ -17,6 +17,7 @@ from pytest_aorta.fleet.ssh_keys import KnownHosts, Policy, lookup_name
 
 _INCLUDE_DEPTH = 16
 _DIRECTIVE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*$")
+_HOST_AND_PORT = re.compile(r"(?:\[(.+)\]|([^:]+))(?::(\d+))?")
 _USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _GLOBAL_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 
@@ -70,16 +71,42 @@ def way_to(address: str, access: Access, connect_timeout_s: float) -> list[Hop]:
     Raises:
         OSError: what is configured cannot be used.
     """
-    config = fabric.Config(ssh_config=read_ssh_config(), lazy=True)
-    own = config.base_ssh_config.lookup(address)
-    direct = own.get("proxyjump", "").lower() == "none"
-    connection = fabric.Connection(
-        address, user=access.username, config=config, gateway=False if direct else None, forward_agent=False
-    )
-    chain = [connection]
-    while isinstance(chain[0].gateway, fabric.Connection):
-        chain.insert(0, chain[0].gateway)
-    return [_prepared(hop, access, connect_timeout_s, is_last=hop is connection) for hop in chain]
+    chain = _chain(address, access.username, fabric.Config(ssh_config=read_ssh_config(), lazy=True), ())
+    return [_prepared(hop, access, connect_timeout_s, is_last=hop is chain[-1]) for hop in chain]
+
+
+def _chain(place: str, user: str | None, config: fabric.Config, behind: tuple[str, ...]) -> list[fabric.Connection]:
+    """Give the connections to a place, those to its jump hosts first.
+
+    Fabric's own reading of ProxyJump takes several of them in the wrong order, and `none` for the name of one.
+    """
+    host = _parts(place)[1]
+    if host in behind:
+        raise OSError(f"the jump hosts of the ssh configuration lead round in a circle: {', '.join((*behind, host))}")
+    own = config.base_ssh_config.lookup(host)
+    jumps = [jump.strip() for jump in own.get("proxyjump", "none").split(",")]
+    chain: list[fabric.Connection] = []
+    for jump in jumps:
+        if jump.lower() == "none" or _parts(jump)[1] in {host, own.get("hostname")}:  # a pattern may cover it as well
+            continue
+        if chain:
+            chain.append(_connection(jump, None, config, chain[-1]))
+        else:
+            chain = _chain(jump, None, config, (*behind, host))
+    return [*chain, _connection(place, user, config, chain[-1] if chain else own.get("proxycommand") or False)]
+
+
+def _connection(place: str, user: str | None, config: fabric.Config, gateway: Any) -> fabric.Connection:
+    own_user, host, port = _parts(place)
+    return fabric.Connection(host, user=user or own_user, port=port, config=config.clone(), gateway=gateway)
+
+
+def _parts(place: str) -> tuple[str | None, str, int | None]:
+    """Give user, host and port of `user@host:port`, of which only the host has to be there."""
+    user, _, rest = place.removeprefix("ssh://").rpartition("@")
+    found = _HOST_AND_PORT.fullmatch(rest)
+    host, port = (found[1] or found[2], found[3]) if found else (rest, None)
+    return user or None, host, int(port) if port else None
 
 
 def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: float, *, is_last: bool) -> Hop:

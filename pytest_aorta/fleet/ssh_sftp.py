@@ -120,5 +120,5 @@ def _greeted(channel: paramiko.Channel) -> Sftp | None:
     """Begin the protocol; None when what comes is not of it."""
     try:
         return Sftp(channel)
-    except (SFTPError, struct.error, EOFError):
+    except (SFTPError, paramiko.SSHException, struct.error):  # also for an end of what is sent
         return None

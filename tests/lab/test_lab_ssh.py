@@ -1,78 +1,123 @@
-"""The SSH transport against real sshd: what a run does, and what goes wrong on the way."""
+"""The SSH transport against real sshd: a run from opening to closing, and what hosts look like."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import stat
+import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pytest_aorta.errors import FleetError, Unreachable
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
-from pytest_aorta.fleet.ssh import Access, SshTransport
+from tests.lab import faults
 from tests.lab.host import Host
 from tests.lab.lab import Lab
+from tests.lab.ssh_fleet import STATE_DIR, home, host, left_behind, opened, transport, wait_clean
 
 pytestmark = pytest.mark.lab(2)
 
-STATE_DIR = "~/.aorta/state"
 
-Opened = Callable[..., Fleet]
-
-
-@pytest.fixture(autouse=True)
-def home(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's ssh configuration is the lab's."""
-    monkeypatch.setenv("HOME", str(lab.home))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    return lab.home
-
-
-@pytest.fixture
-def opened(lab: Lab) -> Iterator[Opened]:
-    fleets: list[Fleet] = []
-
-    def open_fleet(*hosts: str, lease_seconds: float = 60, **access: Any) -> Fleet:
-        names = hosts or tuple(host.name for host in lab.hosts)
-        fleets.append(Fleet({name: transport(lab, name, **access) for name in names}, lease_seconds=lease_seconds))
-        fleets[-1].open(dict.fromkeys(names, STATE_DIR))
-        return fleets[-1]
-
-    yield open_fleet
-    for fleet in fleets:
-        fleet.close()
-
-
-def transport(lab: Lab, name: str, **access: Any) -> SshTransport:
-    return SshTransport(
-        name,
-        Access(**{"username": "root", "key_file": str(lab.key), **access}),
-        connect_timeout_s=2,
-        answer_timeout_s=5,
-    )
-
-
-def left_behind(host: Host) -> list[str]:
-    """What of a run is still on a host: processes and folders."""
-    words = [" ".join(process.argv) for process in host.processes()]
-    folders = [str(path) for path in host.path("/root").glob(".aorta/*")]
-    return [text for text in words if "aorta-node" in text or "sshd: root" in text] + folders
-
-
-def test_two_hosts_from_opening_to_closing(opened: Opened, lab: Lab, tmp_path: Path) -> None:
-    fleet = opened()
-    names = fleet.perform(Ask("run", {"argv": ["hostname"]})).or_raise()
-    assert {host: answer["stdout"] for host, answer in names.items()} == {"node1": "node1\n", "node2": "node2\n"}
+def test_two_hosts_from_opening_to_closing(lab: Lab, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(os.urandom(5_000_000))
     source.chmod(0o640)
-    fleet.send(source, "/tmp/there")
+    with opened(lab) as fleet:
+        names = fleet.perform(Ask("run", {"argv": ["hostname"]})).or_raise()
+        assert {host: answer["stdout"] for host, answer in names.items()} == {"node1": "node1\n", "node2": "node2\n"}
+        fleet.send(source, "/tmp/there")
+        for host in lab.hosts:
+            assert host.path("/tmp/there").read_bytes() == source.read_bytes()
+            fleet.fetch(host.name, "/tmp/there", tmp_path / host.name)
+            assert (tmp_path / host.name).read_bytes() == source.read_bytes()
+            assert (tmp_path / host.name).stat().st_mode & 0o777 == 0o640
+            assert len([text for text in left_behind(host) if "sshd: root@notty" in text]) == 1, "one connection"
+        assert stat.S_IMODE(lab.hosts[0].path("/root/.aorta/state").stat().st_mode) == 0o700
     for host in lab.hosts:
-        assert host.path("/tmp/there").read_bytes() == source.read_bytes()
-        fleet.fetch(host.name, "/tmp/there", tmp_path / host.name)
-        assert (tmp_path / host.name).read_bytes() == source.read_bytes()
-        assert (tmp_path / host.name).stat().st_mode & 0o777 == 0o640
-    fleet.close()
-    assert [left_behind(host) for host in lab.hosts] == [[], []]
+        wait_clean(host)
+    assert [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()] == []
+
+
+def test_the_program_is_sent_again_only_when_it_is_another(lab: Lab, host: Host) -> None:
+    program = host.path("/root/.aorta/state/aorta-node.pyz")
+    with opened(lab, "node1", lease_seconds=1) as fleet:
+        first = program.stat()
+        [node] = [process.pid for process in host.processes() if process.argv[1:2] == ("-I",)]
+        host.run(["kill", "-KILL", str(node)], check=True)
+        fleet.events(10)
+        again = transport(lab, "node1")
+        pipes = again.start(60, STATE_DIR)
+        assert b"hello" in pipes.read() + pipes.read()
+        assert (program.stat().st_ino, program.stat().st_mtime_ns) == (first.st_ino, first.st_mtime_ns)
+        pipes.kill()
+        pipes.close()
+    wait_clean(host)
+    host.path("/root/.aorta/state").mkdir(mode=0o755)
+    program.write_bytes(b"something else")
+    with opened(lab, "node1"):
+        assert program.stat().st_size == first.st_size
+    assert program.exists(), "a folder that held something before is not ours to remove"
+    host.run(["rm", "-r", "/root/.aorta/state"], check=True)
+    wait_clean(host)
+
+
+def test_a_user_without_rights_has_a_home_of_its_own(lab: Lab, host: Host, tmp_path: Path) -> None:
+    with opened(lab, "node1", username="lab") as fleet:
+        answer = fleet.perform(Ask("run", {"argv": ["id", "-un"]})).or_raise()["node1"]
+        assert answer["stdout"] == "lab\n"
+        assert host.path("/home/lab/.aorta/state/groups.json").exists()
+        (tmp_path / "note").write_text("mine")
+        fleet.send(tmp_path / "note", "~/note")
+        assert host.path("/home/lab/note").read_text() == "mine"
+        with pytest.raises(FleetError, match=r"Permission denied \('/root/note'\)"):
+            fleet.send(tmp_path / "note", "/root/note")
+    assert not host.path("/home/lab/.aorta/state").exists()
+
+
+def test_what_a_start_up_file_prints_does_no_harm(lab: Lab, host: Host, tmp_path: Path) -> None:
+    rc = host.path("/root/.bashrc")
+    rc.write_text("echo 'Welcome to {\"hello\": 1}'; echo oops >&2; printf 'no end of line'\n")
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(200_000))
+    try:
+        with opened(lab, "node1") as fleet:
+            assert fleet.perform(Ask("run", {"argv": ["hostname"]})).or_raise()["node1"]["stdout"] == "node1\n"
+            fleet.send(source, "/tmp/noisy")
+            fleet.fetch("node1", "/tmp/noisy", tmp_path / "back")
+            assert (tmp_path / "back").read_bytes() == source.read_bytes()
+    finally:
+        rc.unlink()
+    wait_clean(host)
+
+
+def test_the_login_shell_may_be_dash(lab: Lab, host: Host) -> None:
+    host.run(["usermod", "--shell", "/bin/dash", "lab"], check=True)
+    try:
+        with opened(lab, "node1", username="lab") as fleet:
+            assert fleet.perform(Ask("run", {"argv": ["hostname"]})).or_raise()["node1"]["stdout"] == "node1\n"
+    finally:
+        host.run(["usermod", "--shell", "/bin/bash", "lab"], check=True)
+
+
+def test_a_host_without_a_python_that_is_new_enough_says_what_it_has(lab: Lab, host: Host) -> None:
+    folder = "/usr/local/without"
+    host.run(
+        ["sh", "-c", f"mkdir {folder}; cp /bin/sh {folder}; rm -f /usr/bin/python3 /usr/local/bin/python3"], check=True
+    )
+    try:
+        with faults.stop_sshd(host):
+            host.path("/etc/ssh/sshd_config.d/path.conf").write_text(f"SetEnv PATH={folder}\n")
+        wanted = "has no Python that the node program can run on: seen none, expected python3 of 3.8 or newer"
+        with pytest.raises(FleetError, match=wanted) as caught, opened(lab):
+            pass
+        assert list(caught.value.by_host) == ["node1"]
+        assert isinstance(caught.value.by_host["node1"], Unreachable)
+        old = host.path(f"{folder}/python3")
+        old.write_text('#!/bin/sh\ncase "$*" in *-V*) echo Python 3.6.8;; *) exit 1;; esac\n')
+        old.chmod(0o755)
+        with pytest.raises(FleetError, match=r"seen /usr/local/without/python3 \(Python 3.6.8\), expected"):
+            Fleet({"node1": transport(lab, "node1")}).open({"node1": STATE_DIR})
+    finally:
+        host.boot()

@@ -1,0 +1,134 @@
+"""The way to a host, from the cluster file and the ssh configuration; nothing is connected."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_aorta.fleet.ssh_settings import Access, Hop, way_to
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".ssh").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return make_key(tmp_path / "key")
+
+
+def make_key(path: Path, passphrase: str = "") -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", str(path)], check=True)
+    return path
+
+
+def configure(home: Path, text: str) -> None:
+    (home / ".ssh" / "config").write_text(text)
+
+
+def places(hops: list[Hop]) -> list[str]:
+    return [hop.place for hop in hops]
+
+
+def test_what_the_cluster_file_says_comes_first(home: Path, key: Path) -> None:
+    configure(home, "Host n1\n  HostName 192.0.2.1\n  Port 2200\n  User else\n  ForwardAgent yes\n")
+    [hop] = way_to("n1", Access("me", str(key)), 7)
+    assert hop.place == "192.0.2.1 port 2200 as me"
+    assert hop.connection.connect_timeout == 7
+    assert hop.connection.forward_agent is False
+    assert hop.key_files == (str(key),)
+    kwargs = hop.connection.connect_kwargs
+    assert (kwargs["key_filename"], kwargs["look_for_keys"], kwargs["password"]) == ([str(key)], False, None)
+
+
+def test_without_a_key_file_the_usual_ones_are_tried(home: Path) -> None:
+    [hop] = way_to("n1", Access("me"), 7)
+    assert hop.connection.connect_kwargs["look_for_keys"] is True
+    assert hop.connection.connect_kwargs["allow_agent"] is True
+
+
+def test_keys_of_the_configuration_that_are_absent_or_no_keys_are_passed_over(home: Path, key: Path) -> None:
+    listed = make_key(home / "listed")
+    (home / "junk").write_text("junk")
+    configure(
+        home, "Host *\n  IdentityFile ~/absent\n  IdentityFile ~/junk\n  IdentityFile ~/listed\n  IdentitiesOnly yes\n"
+    )
+    [hop] = way_to("n1", Access("me", str(key)), 7)
+    assert hop.key_files == (str(key), str(listed))
+    assert hop.connection.connect_kwargs["allow_agent"] is False
+
+
+def test_a_key_with_a_passphrase_is_left_to_the_agent(home: Path) -> None:
+    locked = make_key(home / "locked", "sesame")
+    configure(home, "Host *\n  IdentitiesOnly yes\n")
+    [hop] = way_to("n1", Access("me", str(locked)), 7)
+    assert hop.locked == (str(locked),)
+    assert hop.connection.connect_kwargs["key_filename"] == []
+    assert hop.connection.connect_kwargs["allow_agent"] is True
+    [hop] = way_to("n1", Access("me", str(locked), password="sesame"), 7)  # noqa: S106  # of a key of the test's own
+    assert hop.locked == ()
+
+
+def test_jump_hosts_are_on_the_way_and_do_not_get_the_password(home: Path, key: Path) -> None:
+    configure(
+        home,
+        "Host n1\n  ProxyJump gate,other@192.0.2.9:2200\nHost gate\n  HostName 192.0.2.8\n  User keeper\n"
+        "Host n2\n  ProxyJump none\nHost n*\n  ProxyJump gate\n",
+    )
+    access = Access("me", str(key), password="word")  # noqa: S106
+    hops = way_to("n1", access, 7)
+    assert places(hops) == ["192.0.2.8 port 22 as keeper", "192.0.2.9 port 2200 as other", "n1 port 22 as me"]
+    assert [hop.connection.connect_kwargs["password"] for hop in hops] == [None, None, "word"]
+    assert places(way_to("n2", access, 7)) == ["n2 port 22 as me"]
+    assert places(way_to("n3", access, 7)) == ["192.0.2.8 port 22 as keeper", "n3 port 22 as me"]
+
+
+@pytest.mark.parametrize(
+    ("jump", "place"),
+    [
+        ("gate", "gate port 22 as root"),
+        ("me@gate:23", "gate port 23 as me"),
+        ("ssh://me@gate:23", "gate port 23 as me"),
+        ("[2001:db8::1]:23", "2001:db8::1 port 23 as root"),
+        ("2001:db8::1", "2001:db8::1 port 22 as root"),
+    ],
+)
+def test_a_jump_host_may_be_written_in_several_ways(home: Path, jump: str, place: str) -> None:
+    configure(home, f"Host n1\n  ProxyJump {jump}\nHost *\n  User root\n")
+    assert places(way_to("n1", Access("me"), 7)) == [place, "n1 port 22 as me"]
+
+
+def test_jump_hosts_that_need_each_other_are_refused(home: Path) -> None:
+    configure(home, "Host n1\n  ProxyJump a\nHost a\n  ProxyJump b\nHost b\n  ProxyJump a\n")
+    with pytest.raises(OSError, match="lead round in a circle: n1, a, b, a"):
+        way_to("n1", Access("me"), 7)
+    configure(home, "Host *\n  ProxyJump gate\n")
+    assert len(way_to("n1", Access("me"), 7)) == 2
+
+
+def test_included_files_stand_where_they_are_included(home: Path) -> None:
+    (home / ".ssh" / "config.d").mkdir()
+    (home / ".ssh" / "config.d" / "b").write_text("Host n1\n  HostName 192.0.2.2\n")
+    (home / ".ssh" / "config.d" / "a").write_text("Host n1\n  HostName 192.0.2.1\n  Include absent\n  Port 23\n")
+    (home / "loop").write_text("Include ~/loop\n")
+    configure(home, "Host n1 n2\n  Include config.d/* ~/loop\n  Port 24\nHost *\n  Port 25\n")
+    assert [places(way_to(name, Access("me"), 7)) for name in ("n1", "n2", "n3")] == [
+        ["192.0.2.1 port 23 as me"],
+        ["n2 port 24 as me"],
+        ["n3 port 25 as me"],
+    ]
+
+
+def test_a_configuration_that_cannot_be_read_is_named(home: Path) -> None:
+    configure(home, "Host n1\n  Port\n")
+    with pytest.raises(OSError, match=r"the ssh configuration .* cannot be read: Unparsable line"):
+        way_to("n1", Access("me"), 7)
+
+
+def test_the_password_is_in_no_representation() -> None:
+    assert "word" not in repr(Access("me", password="word"))  # noqa: S106

@@ -1,0 +1,72 @@
+"""Fleets behind SSH for tests: a home of the test's own, short patience, and what a run left on a host."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.fleet.ssh import Access, SshTransport
+from tests.lab.host import Host
+from tests.lab.lab import Lab
+from tests.lab.processes import wait_until
+
+STATE_DIR = "~/.aorta/state"
+
+
+@pytest.fixture(autouse=True)
+def home(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home whose ssh configuration is the lab's; the test may change it."""
+    folder = tmp_path / "home"
+    shutil.copytree(lab.home, folder)
+    config = folder / ".ssh" / "config"
+    config.write_text(config.read_text().replace("ConnectTimeout 5", "ConnectTimeout 2"))
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return folder
+
+
+@pytest.fixture
+def host(lab: Lab) -> Host:
+    return lab.hosts[0]
+
+
+def access(lab: Lab, **settings: Any) -> Access:
+    return Access(**{"username": "root", "key_file": str(lab.key), **settings})
+
+
+def transport(lab: Lab, address: str, **settings: Any) -> SshTransport:
+    return SshTransport(address, access(lab, **settings), connect_timeout_s=2, answer_timeout_s=5)
+
+
+@contextlib.contextmanager
+def opened(lab: Lab, *hosts: str, lease_seconds: float = 60, **settings: Any) -> Iterator[Fleet]:
+    """Open a fleet and close it in any case."""
+    names = hosts or tuple(host.name for host in lab.hosts)
+    fleet = Fleet({name: transport(lab, name, **settings) for name in names}, lease_seconds=lease_seconds)
+    fleet.open(dict.fromkeys(names, STATE_DIR))
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def left_behind(host: Host) -> list[str]:
+    """What of a run is still on a host: processes and folders."""
+    words = [" ".join(process.argv) for process in host.processes()]
+    folders = [path.name for path in host.path("/root").glob(".aorta/*")]
+    return [text for text in words if "aorta-node" in text or "sshd: root" in text] + folders
+
+
+def wait_clean(host: Host) -> None:
+    """Wait until nothing of a run is left; sshd's own process ends a moment after the connection."""
+    wait_until(lambda: not left_behind(host), f"{host.name} to be as before, not {left_behind(host)}", 10)
+
+
+def runs(host: Host, *argv: str) -> bool:
+    return argv in {process.argv for process in host.processes()}
