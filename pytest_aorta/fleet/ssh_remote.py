@@ -26,10 +26,12 @@ def probe(folder: str, marker: str, program: str) -> dict[str, object]:
     status = os.stat(folder)
     if status.st_uid != os.geteuid():  # its owner could exchange the program
         raise PermissionError(1, f"belongs to user {status.st_uid}, expected {os.geteuid()}", folder)
-    os.chmod(folder, 0o700)
-    if not os.listdir(folder):
+    held = os.listdir(folder)
+    if not held:
         with open(os.path.join(folder, marker), "wb"):
             pass
+    if not held or marker in held:  # any other folder was somebody's before us, and stays as it is
+        os.chmod(folder, 0o700)
     found["folder"] = folder
     path = os.path.join(folder, program)
     if os.path.lexists(path):
