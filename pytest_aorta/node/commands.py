@@ -7,7 +7,7 @@ import signal
 from dataclasses import asdict
 from typing import Callable
 
-from . import archives, files, kernel, ports
+from . import archives, files, kernel, marks, ports
 from .endings import Ending
 from .facts import clock, facts
 from .requests import Answer, CommandError, Request, expanded
@@ -193,6 +193,21 @@ def _hold(node: Service, request: Request) -> Answer:
     return node.holds.take(request.args.path("path"))
 
 
+def _mark(node: Service, request: Request) -> None:
+    path, name = request.args.path("path"), request.args.text("name")
+    node.work(request, lambda: marks.leave(path, name))
+
+
+def _marks(node: Service, request: Request) -> None:
+    folder, names = request.args.path("folder"), request.args.texts("names")
+    node.work(request, lambda: marks.look(folder, names))
+
+
+def _unmark(node: Service, request: Request) -> None:
+    folder, name = request.args.path("folder"), request.args.text("name")
+    node.work(request, lambda: marks.take_back(folder, name))
+
+
 def _kernel_log(node: Service, request: Request) -> None:
     since_s = request.args.number("since_uptime_s", 0.0)
     max_lines = int(request.args.number("max_lines", 5000))
@@ -285,6 +300,9 @@ COMMANDS: dict[str, Callable[[Service, Request], Answer | None]] = {
     "withdraw": _withdraw,
     "reach": _reach,
     "hold": _hold,
+    "mark": _mark,
+    "marks": _marks,
+    "unmark": _unmark,
     "kernel_log": _kernel_log,
     "undo": _undo,
     "undone": _undone,

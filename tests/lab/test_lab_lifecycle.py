@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from pytest_aorta.config.shipped import shipped
 from tests.lab.cluster import CONTAINER, Cluster
 from tests.lab.conftest import MakeLab, python_folders
 
@@ -76,4 +78,24 @@ def test_without_containers_too(labs: MakeLab, tmp_path: Path) -> None:
     output = cluster.run(code=0)
 
     assert cluster.letters() == "PPPSPPSPPPP", output
+    cluster.assert_nothing_left()
+
+
+def test_files_on_a_shared_file_system_are_counted_once(labs: MakeLab, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, lab=labs(2, docker=True, binds=python_folders()))
+    shared = cluster.lab.shared / "aorta"
+    shutil.copytree(shipped("workloads"), shared, ignore=shutil.ignore_patterns("__pycache__"))
+    volumes = {"runtime": {"args": {"volumes": ["/shared/aorta:/mnt"]}}}
+    cluster.configure_cluster(container=volumes, aorta_path="/shared/aorta", container_mount_path="/mnt")
+
+    output = cluster.run(code=0)
+
+    assert cluster.letters() == "PPPSPPSPPPP", output
+    ranks = [
+        rank["rank"] for rank in json.loads(cluster.aorta("traces", str(cluster.folder), "--json", code=0))["ranks"]
+    ]
+    assert ranks == [0, 1]
+    found = [path.name for path in (cluster.folder / "combined_traces").rglob("*.pt.trace.json")]
+    assert len(found) == len(set(found)) == 2
+    shutil.rmtree(shared)
     cluster.assert_nothing_left()
