@@ -8,6 +8,7 @@ import fnmatch
 import hashlib
 import os
 import pwd
+import re
 import shutil
 import stat as modes
 from typing import Any, BinaryIO, Callable, Iterator, Mapping, Sequence
@@ -219,17 +220,19 @@ def find(
 def give(paths: Sequence[str], uid: int, gid: int, check: Check = go_on) -> Answer:
     """Give what belongs to this program's user below some paths to another user; nothing is followed or left out.
 
+    Other file systems are not entered. (The files of an overlay may have another device number than its folders.)
+
     Raises:
         CommandError: something could not be given; whatever could be is given.
     """
-    ours, count = os.geteuid(), 0
+    ours, count, mounts = os.geteuid(), 0, _mount_points()
     problems: list[str] = []
 
     def hand_over(path: str, device: int) -> bool:
         nonlocal count
         try:
             status = os.lstat(path)
-            if status.st_dev != device:
+            if status.st_dev != device and (modes.S_ISDIR(status.st_mode) or _real_place(path) in mounts):
                 return False
             if status.st_uid == ours != uid:
                 os.chown(path, uid, gid, follow_symlinks=False)
@@ -251,6 +254,21 @@ def give(paths: Sequence[str], uid: int, gid: int, check: Check = go_on) -> Answ
     if problems:
         raise CommandError("failed", f"{len(problems)} files could not be given to user {uid}: {problems[0]}")
     return {"given": count}
+
+
+def _mount_points() -> frozenset[str]:
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
+            escaped = [line.split(" ")[4] for line in lines]
+    except OSError:
+        return frozenset()
+    return frozenset(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path) for path in escaped)
+
+
+def _real_place(path: str) -> str:
+    """Give the path with all links in its folders followed, itself not."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def read_tail(path: str, max_bytes: int) -> Answer:

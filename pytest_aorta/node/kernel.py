@@ -14,13 +14,17 @@ LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 FACILITIES = ("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news")
 REFUSALS = ("not permitted", "permission denied", "password is required", "not allowed", "may not run", "must be root")
 
-_LINE = re.compile(r"<(\d+)>\[\s*(\d+\.\d+)\] ?(.*)")
+_LINE = re.compile(r"(?:<(\d+)>|(\w+) *:(\w+) *: )?\[\s*(\d+\.\d+)\] ?(.*)")
 
 
 def attempts(is_root: bool) -> list[list[str]]:
-    """Give the commands to try in turn: root reads at once; others by sudo, else as they are if the kernel allows."""
-    plain = ["dmesg", "-r"]
-    return [plain] if is_root else [["sudo", "-n", *plain], plain]
+    """Give the commands to try in turn: root reads at once; others by sudo, else as they are if the kernel allows.
+
+    util-linux prints the facility with -x only: by its -r, what a program wrote cannot be told from the kernel's word.
+    Busybox has no -x, and the facility in its -r.
+    """
+    ways = [["dmesg", "-x"], ["dmesg", "-r"]]
+    return ways if is_root else [command for way in ways for command in (["sudo", "-n", *way], way)]
 
 
 def environment() -> dict[str, str | None]:
@@ -48,23 +52,23 @@ def read(text: str, since_uptime_s: float, max_lines: int) -> Answer:
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """Read raw lines `<6>[   12.345678] text`; one without a stamp goes on with the entry before it."""
+    """Read lines `<6>[   12.345678] text` or `kern  :info  : [   12.345678] text`.
+
+    One without a stamp goes on with the entry before it. One without a facility is of a facility that dmesg has no name
+    for: a program's.
+    """
     entries: list[dict[str, Any]] = []
     for line in text.split("\n"):
         match = _LINE.match(line)
         if match:
-            priority = int(match.group(1))
-            facility = priority >> 3
-            entries.append(
-                {
-                    "stamp_s": float(match.group(2)),
-                    "facility": FACILITIES[facility] if facility < len(FACILITIES) else str(facility),
-                    "level": LEVELS[priority & 7],
-                    "text": match.group(3),
-                }
-            )
+            number, name, level, stamp, text = match.groups()
+            facility = int(number) >> 3 if number else 0
+            if number:
+                name = FACILITIES[facility] if facility < len(FACILITIES) else str(facility)
+                level = LEVELS[int(number) & 7]
+            entries.append({"stamp_s": float(stamp), "facility": name or "user", "level": level or "", "text": text})
         elif line and entries:
-            entries.append({**entries[-1], "text": re.sub(r"^<\d+>", "", line)})
+            entries.append({**entries[-1], "text": re.sub(r"^<\d+>", "", line).strip()})
     return entries
 
 

@@ -33,6 +33,30 @@ def test_lines_have_stamp_facility_and_level() -> None:
     assert entries[3] == {**entries[2], "text": "second line of two"}
 
 
+def test_decoded_lines_tell_the_kernel_from_programs() -> None:
+    entries = parse(
+        "kern  :info  : [    0.000000] Linux version 6.1\n"
+        "kern  :err   : [   11.000000] first line of two\n"
+        "                              second line of two\n"
+        "user  :err   : [   12.250000] amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!\n"
+        "daemon:notice: [   13.000000] systemd[1]: started\n"
+        "[   14.000000] a facility without a name\n"
+    )
+    assert [(entry["stamp_s"], entry["facility"], entry["level"]) for entry in entries] == [
+        (0.0, "kern", "info"),
+        (11.0, "kern", "err"),
+        (11.0, "kern", "err"),
+        (12.25, "user", "err"),
+        (13.0, "daemon", "notice"),
+        (14.0, "user", ""),
+    ]
+    assert [entry["text"] for entry in entries[1:4]] == [
+        "first line of two",
+        "second line of two",
+        "amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!",
+    ]
+
+
 def test_only_the_window_is_given() -> None:
     answer = read(RAW, 11.0, 100)
     assert (answer["status"], answer["dropped"]) == ("read", 0)
@@ -71,8 +95,14 @@ def test_why_it_could_not_be_read(text: str, status: str) -> None:
 
 
 def test_root_needs_no_sudo() -> None:
-    assert attempts(is_root=True) == [["dmesg", "-r"]]
-    assert attempts(is_root=False) == [["sudo", "-n", "dmesg", "-r"], ["dmesg", "-r"]]
+    assert attempts(is_root=True) == [["dmesg", "-x"], ["dmesg", "-r"]]
+    by_sudo = ["sudo", "-n"]
+    assert attempts(is_root=False) == [
+        [*by_sudo, "dmesg", "-x"],
+        ["dmesg", "-x"],
+        [*by_sudo, "dmesg", "-r"],
+        ["dmesg", "-r"],
+    ]
 
 
 def test_this_machine_answers_one_way_or_the_other(ask: AskNode) -> None:
