@@ -20,7 +20,6 @@ from pytest_aorta.run.folder import file_name
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Artifacts, Execution
 from pytest_aorta.stages.benchmark import PHASE, read_inventory
-from pytest_aorta.stages.command import uses_torchrun
 from pytest_aorta.stages.phase import bring_logs, scrub_file
 from pytest_aorta.stages.search import STEP_LOGS, TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
 
@@ -87,8 +86,8 @@ def plan(settings: Settings) -> Iterator[Step]:
 
 def layout_of(settings: Settings) -> Layout:
     """Give the layout of the collected traces: one folder a node, or the head's newest tree."""
-    collects_all = uses_torchrun(settings) and settings.config.multi_node.collect_traces
-    return "combined" if collects_all and settings.suite == "distributed" else "single"
+    collects_all = settings.suite == "distributed" and settings.config.multi_node.collect_traces
+    return "combined" if collects_all else "single"
 
 
 def _search(

@@ -27,11 +27,12 @@ class Phase:
     signals: dict[str, str | None] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     given_up: str = ""
+    left_at: float | None = None
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the launch."""
-        return time.monotonic() - self.started_at
+        """Seconds since the launch, for as long as it is followed."""
+        return (self.left_at or time.monotonic()) - self.started_at
 
     @property
     def running(self) -> list[str]:
@@ -102,6 +103,7 @@ def follow(
             phase.given_up = f"no end within timeout_seconds={timeout_s:g}"
         if each_round is not None and not phase.over and not phase.given_up:
             each_round(phase)
+    phase.left_at = time.monotonic()
 
 
 def stop_phase(run: RunContext, name: str) -> dict[str, str]:

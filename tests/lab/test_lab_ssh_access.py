@@ -148,7 +148,9 @@ def test_a_jump_host_is_trusted_no_more_than_any(lab: Lab, home: Path) -> None:
     assert client_address(lab, "far", policy="accept-new") == first.address
     assert is_known(first.address, known)
     known.write_text("".join(line for line in lines if second.address not in line))
-    assert f"{second.address} port 22 as root): its host key is not known" in refused(lab, "far")
+    said = refused(lab, "far")
+    assert f"{second.address} port 22 as root): its host key is not known" in said
+    assert f"add it by `ssh -o UserKnownHostsFile={known} far true`" in said
 
 
 def test_a_proxy_command_of_the_ssh_configuration(lab: Lab, home: Path) -> None:
@@ -218,6 +220,21 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     yield add
     child.kill()
     child.wait()
+
+
+def test_nobody_is_asked_for_a_second_factor(lab: Lab, host: Host) -> None:
+    with faults.stop_sshd(host):
+        config = host.path("/etc/ssh/sshd_config.d/factors.conf")
+        config.write_text(
+            "AuthenticationMethods publickey,keyboard-interactive\nUsePAM yes\nKbdInteractiveAuthentication yes\n"
+        )
+    try:
+        assert refused(lab, "node1").endswith(
+            "a second factor is asked for, expected to be let in by a key or a password alone; there is nobody to ask"
+        )
+    finally:
+        with faults.stop_sshd(host):
+            config.unlink()
 
 
 def test_nobody_there(lab: Lab, host: Host) -> None:

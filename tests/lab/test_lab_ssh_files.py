@@ -13,11 +13,12 @@ import pytest
 from pytest_aorta.errors import FleetError, HostError
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.fleet.ssh import SshTransport
 from tests.lab import faults
 from tests.lab.host import Host
 from tests.lab.lab import Lab
 from tests.lab.processes import wait_until
-from tests.lab.ssh_fleet import STATE_DIR, home, host, opened, transport, wait_clean
+from tests.lab.ssh_fleet import STATE_DIR, access, home, host, opened, transport, wait_clean
 
 pytestmark = pytest.mark.lab(1)
 
@@ -144,6 +145,48 @@ def test_a_full_disk_keeps_nothing_of_a_file(lab: Lab, host: Host, source: Path)
     small = faults.limit_disk(host, "/root/.aorta", size_kib=64)
     with small, pytest.raises(FleetError, match=r"^node1: .*No space left on device.*'/root/.aorta/state'\)$"):
         Fleet({"node1": transport(lab, "node1")}).open({"node1": STATE_DIR})
+
+
+def test_a_full_disk_here_is_not_taken_for_the_host_s(lab: Lab, host: Host, source: Path) -> None:
+    with faults.limit_disk(host, "/var/full", size_kib=64):
+        transport(lab, "node1").put(source, "/tmp/there")
+        here = host.path("/var/full/back")  # seen from this machine
+        with pytest.raises(OSError, match="No space left on device on this machine") as caught:
+            transport(lab, "node1").get("/tmp/there", here)
+        assert caught.value.filename == str(here)
+        assert list(here.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [50_000, 3_000_000])
+def test_a_file_that_changes_while_it_is_sent_is_sent_as_it_is_then(
+    lab: Lab, host: Host, tmp_path: Path, size: int
+) -> None:
+    source = tmp_path / "changing"
+    source.write_bytes(os.urandom(1_500_000))
+    folder = host.path("/tmp")
+    with faults.slow_link(host, "10mbit"), in_background(lambda: transport(lab, "node1").put(source, "/tmp/changed")):
+        wait_until(lambda: size_of_partial(folder) > 300_000, "a part of the file", PATIENCE_S)
+        source.write_bytes(b"n" * size)
+    assert host.path("/tmp/changed").read_bytes() == b"n" * size
+    assert partials(folder) == []
+
+
+def test_a_dead_link_ends_a_copy(lab: Lab, host: Host, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(os.urandom(1_500_000))
+    impatient = SshTransport("node1", access(lab), connect_timeout_s=1, answer_timeout_s=1)
+
+    def put() -> None:
+        with pytest.raises(OSError, match=r"did not answer in time|opened no session|no answer within 2 s"):
+            impatient.put(source, "/tmp/large")
+
+    with faults.slow_link(host, "6mbit"), in_background(put):
+        wait_until(lambda: size_of_partial(host.path("/tmp")) > 300_000, "a part of the file", PATIENCE_S)
+        cut = faults.cut_link(host)
+    cut.undo()
+    assert not host.path("/tmp/large").exists()
+    for partial in partials(host.path("/tmp")):  # nobody could be asked to remove it
+        partial.unlink()
 
 
 def test_a_read_only_folder_is_named(lab: Lab, host: Host, source: Path) -> None:
