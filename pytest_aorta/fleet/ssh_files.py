@@ -38,20 +38,22 @@ def put(lend: Lend, local: Path, remote: str) -> None:
 
 def put_stream(lend: Lend, source: BinaryIO, remote: str, mode: int) -> None:
     """Copy what a file holds; see `put`."""
-    size, sha256 = _measure(source)
     name = f".aorta-{secrets.token_hex(6)}.part"
     for left in reversed(range(NUM_TRIES)):
+        size, sha256 = _measure(source)
+        host = None
         try:
             with lend() as host:
                 if _put_once(host, source, size, sha256, host.expand(remote), name, mode):
                     return
         except LinkBroken:
             if not left:
-                with contextlib.suppress(OSError), lend() as host:
-                    _remove(host, posixpath.join(posixpath.dirname(host.expand(remote)), name))
+                if host is not None and not host.link.is_alive:  # a host that is only silent is not asked once more
+                    with contextlib.suppress(OSError), lend() as host:
+                        _remove(host, posixpath.join(posixpath.dirname(host.expand(remote)), name))
                 raise
     raise OSError(
-        f"{remote}: what arrived was not what was sent, {NUM_TRIES} times; does the file change, or the disk?"
+        f"{remote}: what arrived was not what was there before, {NUM_TRIES} times; is it still being written?"
     )
 
 
@@ -70,7 +72,7 @@ def get(lend: Lend, remote: str, local: Path) -> None:
             for left in reversed(range(NUM_TRIES)):
                 try:
                     with lend() as host:
-                        seen = _get_once(host, host.expand(remote), target)
+                        seen = _get_once(host, host.expand(remote), target, local)
                 except LinkBroken:
                     if not left:
                         raise
@@ -92,7 +94,7 @@ def _put_once(host: RemoteHost, source: BinaryIO, size: int, sha256: str, target
     try:
         with _named(target, folder), host.sftp() as sftp:
             _write(sftp, source, partial, size)
-        if _seal(host, partial, target, mode, size, sha256):
+        if _seal(host, source, partial, target, mode, size, sha256):
             return True
     except LinkBroken:
         raise  # the next try goes on with what is there
@@ -103,9 +105,10 @@ def _put_once(host: RemoteHost, source: BinaryIO, size: int, sha256: str, target
     return False
 
 
-def _seal(host: RemoteHost, partial: str, target: str, mode: int, size: int, sha256: str) -> bool:
+def _seal(host: RemoteHost, source: BinaryIO, partial: str, target: str, mode: int, size: int, sha256: str) -> bool:
+    """Have the host give the file its name; tell whether it was whole, or the source is another meanwhile."""
     answer = host.ask("seal", partial, target, f"{mode:o}", str(size), sha256, num_bytes=size)
-    if not answer["sealed"] and answer["size"] != size:
+    if not answer["sealed"] and answer["size"] != size == source.seek(0, os.SEEK_END):
         raise OSError(f"{target}: {answer['size']} of {size} bytes are there")
     return bool(answer["sealed"])
 
@@ -120,10 +123,17 @@ def _write(sftp: Sftp, source: BinaryIO, partial: str, size: int) -> None:
         if not start:
             file.chmod(0o600)
         source.seek(start)
-        sftp.write_blocks(file.handle, start, iter(lambda: source.read(BLOCK_BYTES), b""))
+        sftp.write_blocks(file.handle, start, _blocks(source, size - start))
 
 
-def _get_once(host: RemoteHost, path: str, target: BinaryIO) -> str:
+def _blocks(source: BinaryIO, num_bytes: int) -> Iterator[bytes]:
+    """Give what comes next of a file, no more than it had."""
+    while num_bytes > 0 and (block := source.read(min(BLOCK_BYTES, num_bytes))):
+        yield block
+        num_bytes -= len(block)
+
+
+def _get_once(host: RemoteHost, path: str, target: BinaryIO, local: Path) -> str:
     """Bring what is not here yet, then compare with what is there; say what differs."""
     with _named(path, path), host.sftp() as sftp:
         status = sftp.lstat(os.fsencode(path))
@@ -134,7 +144,8 @@ def _get_once(host: RemoteHost, path: str, target: BinaryIO) -> str:
             raise OSError(errno.EINVAL, "no regular file", path)
         start = target.seek(0, os.SEEK_END)
         with sftp.open(os.fsencode(path), "r") as file:
-            target.writelines(sftp.read_blocks(file.handle, start, size))
+            for block in sftp.read_blocks(file.handle, start, size):
+                _keep(target, block, local)
     there = host.ask("describe", path, num_bytes=size)
     here_size, here_sha256 = _measure(target)
     if (here_size, here_sha256) == (there["size"], there["sha256"]):
@@ -143,6 +154,14 @@ def _get_once(host: RemoteHost, path: str, target: BinaryIO) -> str:
     if here_size != there["size"]:
         return f"{here_size} bytes came, {there['size']} are there now"
     return "the bytes there are others now"
+
+
+def _keep(target: BinaryIO, block: bytes, local: Path) -> None:
+    """Write here; what prevents it is named, or it would be taken for the host's."""
+    try:
+        target.write(block)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror} on this machine", str(local)) from error
 
 
 def _measure(file: BinaryIO) -> tuple[int, str]:

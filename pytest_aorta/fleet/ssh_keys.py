@@ -41,13 +41,16 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     """Judges the key of one host.
 
     The client's own table stays empty, so that it asks here for every host: it knows neither patterns, nor revoked
-    keys, nor several keys of a kind, and could not name file and line.
+    keys, nor several keys of a kind, and could not name file and line. `alias` is for a host behind another one.
     """
 
-    def __init__(self, files: Sequence[Path], policy: Policy, name: str, *, hashed: bool = False) -> None:
+    def __init__(
+        self, files: Sequence[Path], policy: Policy, name: str, *, alias: str = "", hashed: bool = False
+    ) -> None:
         self._files = tuple(files)
         self._policy = policy
         self._name = name
+        self._alias = alias
         self._hashed = hashed
         self._keys = tuple(known_keys(files, name))
 
@@ -92,14 +95,17 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
 
     def _unknown(self, key: paramiko.PKey) -> str:
         kind = key.get_name()
+        short = kind.removeprefix("ssh-").partition("-")[0]
+        file = self._files[0] if self._files else "~/.ssh/known_hosts"
         host, _, port = self._name.removeprefix("[").partition("]:")
-        ask = f"ssh-keyscan -t {kind.removeprefix('ssh-').partition('-')[0]}{f' -p {port}' if port else ''} {host}"
+        add = f"ssh-keyscan -t {short}{f' -p {port}' if port else ''} {host} >> {file}"
+        if self._alias:
+            add = f"ssh -o UserKnownHostsFile={file} {self._alias} true"
         return (
             f"its host key is not known: seen {fingerprint(key.asbytes())} ({kind}), expected an entry for "
             f"{self._name} in {', '.join(map(str, self._files)) or 'a known-hosts file'}; compare with `ssh-keygen -lf "
-            f"/etc/ssh/ssh_host_{kind.removeprefix('ssh-').partition('-')[0]}_key.pub` on the machine, then add it by "
-            f"`{ask} >> {self._files[0] if self._files else '~/.ssh/known_hosts'}`, or set cluster.host_key_policy to "
-            "accept-new"
+            f"/etc/ssh/ssh_host_{short}_key.pub` on the machine, then add it by `{add}`, or set "
+            "cluster.host_key_policy to accept-new"
         )
 
     def _add(self, key: paramiko.PKey) -> None:

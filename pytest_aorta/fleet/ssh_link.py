@@ -25,7 +25,6 @@ KEEPALIVE_S = 10
 READ_BYTES = 65536
 OUTPUT_LIMIT_BYTES = 1024 * 1024
 CLOSE_TIMEOUT_S = 2.0
-SILENCE_S = 60.0
 SETTLING_S = 0.5
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it logs, our errors say; else it goes to stderr
@@ -41,8 +40,9 @@ class Done(NamedTuple):
 class Link:
     """An open connection.
 
-    Without an answer of the host's kernel for `silence_s` the connection counts as dead. paramiko only sends keepalive
-    messages and never misses an answer to them; but what is sent and not acknowledged lets the kernel here find out.
+    Without an answer of the host's kernel for as long as an answer may take the connection counts as dead, until
+    `bound_silence` says otherwise. paramiko sends keepalive messages and never misses an answer to them, and writes for
+    ever into a dead connection; but what is sent and not acknowledged lets the kernel here find out.
     """
 
     def __init__(self, hops: Sequence[Hop], transport: paramiko.Transport, answer_timeout_s: float) -> None:
@@ -50,7 +50,7 @@ class Link:
         self._hops = tuple(hops)
         self._transport = transport
         self.answer_timeout_s = answer_timeout_s
-        self.bound_silence(SILENCE_S)
+        self.bound_silence(answer_timeout_s)
 
     @classmethod
     def to(cls, address: str, access: Access, connect_timeout_s: float, answer_timeout_s: float) -> Link:

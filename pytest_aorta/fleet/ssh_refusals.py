@@ -61,6 +61,8 @@ def _no_way(error: BaseException, hop: Hop) -> str:
 
 
 def _not_let_in(error: BaseException, hop: Hop) -> str:
+    if "second factor" in str(error):
+        return f"{error}, expected to be let in by a key or a password alone; there is nobody to ask"
     if "timeout" in str(error).lower():
         return "it did not answer whether we are let in; is a directory service of that host slow?"
     tried: list[str] = [path for path in hop.key_files if path not in hop.locked]

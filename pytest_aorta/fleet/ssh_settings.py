@@ -113,13 +113,14 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     """Have a connection ask for our keys and judge the host's; the password is for the last host only."""
     config = connection.ssh_config
     passphrase = access.password if is_last else None
-    keys = {}  # whether each is locked
-    if access.key_file:
-        own = str(Path(access.key_file).expanduser())
-        keys[own] = _is_locked(own, passphrase)
-    for path in (str(Path(name).expanduser()) for name in config.get("identityfile", [])):
+    keys: dict[str, bool] = {}  # whether each is locked
+    if access.key_file and is_last:
+        keys |= _key(access.key_file, passphrase)
+    for name in config.get("identityfile", []):
         with contextlib.suppress(OSError):  # as ssh does, which passes over what is absent
-            keys.setdefault(path, _is_locked(path, passphrase))
+            keys |= _key(name, passphrase)
+    if access.key_file and not is_last:  # a jump host has its own keys first
+        keys |= _key(access.key_file, None)
     locked = tuple(path for path, is_locked in keys.items() if is_locked)
     known = _known_hosts(connection, access)
     only_listed = config.get("identitiesonly", "no").lower() == "yes" and not locked
@@ -144,12 +145,20 @@ def _transport_factory(kinds: tuple[str, ...]) -> Any:
     """Give a maker of transports that ask for the kinds of host key that are known before any other."""
 
     def make(sock: Any, **options: Any) -> paramiko.Transport:
-        transport = paramiko.Transport(sock, **options)
+        transport = _Transport(sock, **options)
         security = transport.get_security_options()
         security.key_types = sorted(security.key_types, key=lambda kind: _key_kind(kind) not in kinds)
         return transport
 
     return make
+
+
+class _Transport(paramiko.Transport):  # type: ignore[misc]
+    """Asks nobody at a terminal."""
+
+    def auth_interactive_dumb(self, username: str, handler: Any = None, submethods: str = "") -> list[str]:
+        """Refuse what would be a prompt."""
+        raise paramiko.AuthenticationException("a second factor is asked for")
 
 
 def _key_kind(algorithm: str) -> str:
@@ -165,7 +174,18 @@ def _known_hosts(connection: fabric.Connection, access: Access) -> KnownHosts:
         listed = f"{config.get('userknownhostsfile', _USER_FILES)} {config.get('globalknownhostsfile', _GLOBAL_FILES)}"
         files = [Path(word.strip('"')).expanduser() for word in listed.split() if word.lower() != "none"]
     name = config.get("hostkeyalias") or lookup_name(connection.host, connection.port)
-    return KnownHosts(files, access.policy, name, hashed=config.get("hashknownhosts", "no").lower() == "yes")
+    return KnownHosts(
+        files,
+        access.policy,
+        name,
+        alias=connection.original_host if connection.gateway else "",
+        hashed=config.get("hashknownhosts", "no").lower() == "yes",
+    )
+
+
+def _key(name: str, passphrase: str | None) -> dict[str, bool]:
+    path = str(Path(name).expanduser())
+    return {path: _is_locked(path, passphrase)}
 
 
 def _is_locked(path: str, passphrase: str | None) -> bool:
