@@ -13,6 +13,7 @@ from pytest_aorta.run.gating import Step
 from pytest_aorta.stages.command import entry_points
 
 CLONE_SECONDS = 600
+CORRECT_THE_NAMES = "correct base_config, build_script or the start script's name"
 
 
 def prepare_checkout(run: RunContext) -> None:
@@ -40,7 +41,9 @@ def plan_checkout(settings: Settings) -> Iterator[Step]:
             yield Step(host.name, f"require the file {config.aorta_path}/{name}")
 
 
-def require_entry_points(settings: Settings, fleet: Fleet, root: Mapping[str, str]) -> None:
+def require_entry_points(
+    settings: Settings, fleet: Fleet, root: Mapping[str, str], *, advice: str = CORRECT_THE_NAMES
+) -> None:
     """Require the files without which a run cannot start, below the root of each host.
 
     Raises:
@@ -54,9 +57,7 @@ def require_entry_points(settings: Settings, fleet: Fleet, root: Mapping[str, st
     for host, answer in answers.items():
         absent = [path for path, found in answer["files"].items() if found["kind"] != "file"]
         if absent:
-            problems[host] = CommandFailed(
-                host, f"no file {', '.join(absent)}; correct base_config, build_script or the start script's name"
-            )
+            problems[host] = CommandFailed(host, f"no file {', '.join(absent)}; {advice}")
     if problems:
         raise FleetError(problems)
 

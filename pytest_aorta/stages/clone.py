@@ -15,7 +15,7 @@ from pytest_aorta.node.files import tree_digest
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Containers, WorkloadTree
-from pytest_aorta.stages.checkout import require_entry_points
+from pytest_aorta.stages.checkout import CORRECT_THE_NAMES, require_entry_points
 from pytest_aorta.stages.command import entry_points
 
 IGNORED = ("__pycache__", ".git", ".ruff_cache", ".mypy_cache")
@@ -29,7 +29,7 @@ def clone_workload(run: RunContext, containers: Containers) -> WorkloadTree:
         tree = _send_bundled(run, containers)
     else:
         tree = _find_checkout(run, foreign_folder(run.settings))
-    require_entry_points(run.settings, run.inside, tree.root)
+    require_entry_points(run.settings, run.inside, tree.root, advice=_advice(run.settings))
     return tree
 
 
@@ -55,6 +55,14 @@ def foreign_folder(settings: Settings) -> str:
     if settings.uses_container and settings.config.aorta_path is not None:
         return settings.config.container_mount_path
     return settings.config.aorta_path or str(Path.cwd())
+
+
+def _advice(settings: Settings) -> str:
+    """Say what to do about missing files; those of a checkout were seen on the host, before its container started."""
+    if not settings.uses_container or settings.config.aorta_path is None:
+        return CORRECT_THE_NAMES
+    mount = f"{settings.config.aorta_path}:{settings.config.container_mount_path}"
+    return f"the host has them: does the container mount {mount}, and nothing over it?"
 
 
 def _foreign(run: RunContext) -> WorkloadTree:

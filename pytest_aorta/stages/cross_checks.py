@@ -20,7 +20,7 @@ def cross_checks(
 ) -> Iterator[Check]:
     """Give what is wrong, or cannot be told, about the ranks of a run."""
     yield from _unreadable(summaries)
-    yield from _missing_check(settings, missing_ranks(settings, summaries.ranks, logs))
+    yield from _missing_check(settings, artifacts, missing_ranks(settings, summaries.ranks, logs))
     yield from _unknown_size(settings, summaries.ranks, logs)
     yield from _without_communication(summaries)
     yield from _without_gpu(artifacts, summaries.ranks)
@@ -71,18 +71,22 @@ def _unreadable(summaries: Summaries) -> Iterator[Check]:
         )
 
 
-def _missing_check(settings: Settings, missing: set[int]) -> Iterator[Check]:
+def _missing_check(settings: Settings, artifacts: Artifacts, missing: set[int]) -> Iterator[Check]:
+    """Say which ranks are missing; only a warning where their hosts failed the collection by it already."""
     if missing:
         per_node = settings.nproc_per_node
         hosts = settings.cluster.hosts
-        where = sorted({hosts[rank // per_node].name for rank in missing if rank // per_node < len(hosts)})
+        owners = [hosts[rank // per_node].name if rank // per_node < len(hosts) else "" for rank in sorted(missing)]
+        where = sorted(set(filter(None, owners)))
         on = f" (on {', '.join(where)})" if where else ""
-        yield _failed(
+        check = _failed(
             "missing_ranks",
             f"no trace of rank {_names(sorted(missing))}{on}; metrics are those of the others",
             "see the logs of these ranks, or correct gpus_per_node and nproc_per_node",
             "rig",
         )
+        is_known = all(owner in artifacts.errors for owner in owners)
+        yield check.model_copy(update={"state": "warned"}) if is_known else check
 
 
 def _without_communication(summaries: Summaries) -> Iterator[Check]:

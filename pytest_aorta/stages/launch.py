@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import CommandFailed, FleetError, HostError
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, LogWindow
 from pytest_aorta.run.record import HostRecord
 from pytest_aorta.stages.checkout import plan_checkout, prepare_checkout
-from pytest_aorta.stages.command import python_command, uses_torchrun
 from pytest_aorta.stages.container import plan as plan_containers
 from pytest_aorta.stages.container import start_containers
+from pytest_aorta.stages.interpreter import plan_torch, require_torch
 from pytest_aorta.stages.kernel import unreadable
 
 MIN_FREE_BYTES = 256 * 1024 * 1024
-PROBE = (
-    "import importlib.metadata as m, importlib.util as u, json, sys;"
-    "f = u.find_spec('torch') is not None;"
-    "print(json.dumps({'python': sys.version.split()[0], 'torch': m.version('torch') if f else None}))"
-)
 
 
 def launch_containers(run: RunContext) -> Containers:
@@ -50,7 +43,8 @@ def launch_containers(run: RunContext) -> Containers:
     ]
     prepare_checkout(run)
     launched = _containers(run, facts, work_dirs, accelerator)
-    _require_torch(run)
+    if run.settings.suite == "single":  # with more nodes it is the next stage but one that asks
+        require_torch(run)
     unread = tuple(unreadable(run))
     for note in unread:
         run.progress(note)
@@ -85,10 +79,10 @@ def plan(settings: Settings) -> Iterator[Step]:
     yield from plan_checkout(settings)
     if settings.uses_container:
         yield from plan_containers(settings)
-    for host in settings.cluster.hosts:
-        if needs_torch(settings):
-            yield Step(host.name, f"{' '.join(python_command(settings))}: check that torch is installed")
-        if not settings.uses_container:
+    if settings.suite == "single":
+        yield from plan_torch(settings)
+    if not settings.uses_container:
+        for host in settings.cluster.hosts:
             yield Step(host.name, "no container: the workload runs on the host itself")
 
 
@@ -113,32 +107,6 @@ def _without_devices(settings: Settings, accelerator: Accelerator) -> Iterator[C
             reason="GPUs (accelerator auto became cpu: the head host has neither /dev/kfd nor /dev/nvidia*)",
             next_step="set accelerator to cpu if there should be none, else to rocm or cuda and look at the driver",
         )
-
-
-def needs_torch(settings: Settings) -> bool:
-    """Tell whether the configured Python needs torch: where we start torchrun; a script brings its own."""
-    return uses_torchrun(settings)
-
-
-def _require_torch(run: RunContext) -> None:
-    if not needs_torch(run.settings):
-        return
-    python = python_command(run.settings)
-    answers = run.ask_inside(Ask("run", {"argv": [*python, "-c", PROBE], "timeout_s": 60}, timeout_s=70))
-    problems: dict[str, HostError] = {}
-    for host, answer in answers.items():
-        if answer["exit_code"] != 0:
-            last = (str(answer["stderr"]).strip().splitlines() or ["no output"])[-1]
-            problems[host] = CommandFailed(host, f"{python[0]} exited {answer['exit_code']}: {last}")
-            continue
-        found = json.loads(answer["stdout"])
-        log.info("%s: Python %s, torch %s", host, found["python"], found["torch"])
-        if found["torch"] is None:
-            problems[host] = CommandFailed(
-                host, f"{python[0]} has no torch, which the workload needs; install it there or set `python`"
-            )
-    if problems:
-        raise FleetError(problems)
 
 
 def _devices(settings: Settings, facts: Mapping[str, Answer], accelerator: Accelerator) -> Iterator[Check]:

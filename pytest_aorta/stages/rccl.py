@@ -41,6 +41,7 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
     finally:
         stop_phase(run, "rccl")
     bring_logs(run, "rccl", logs)
+    ended = {host: f"{config.build_script} ended with {code}" for host, code in phase.failed.items()}
     checks = [
         Check(
             label=f"[evidence] (host={host}, check=rccl_build)",
@@ -48,9 +49,10 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
             host=host,
             fault="rig",
             subtest=False,
-            reason=f"{host}: {config.build_script} ended with {code}; rccl-node-<rank>.log has its output",
+            reason=f"{host}: {how}",
+            next_step=f"read {run.folder.phase_log('rccl', tuple(tree.root).index(host))}",
         )
-        for host, code in {**phase.failed, **phase.lost}.items()
+        for host, how in {**ended, **phase.lost}.items()
     ]
     if phase.given_up:
         checks.append(

@@ -10,12 +10,14 @@ from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.gating import NotNeeded, Step
 from pytest_aorta.run.products import Containers, Fabric, WorkloadTree
+from pytest_aorta.stages.interpreter import plan_torch, require_torch
 
 PREFIX = "/dev/infiniband/"
 
 
 def set_up_rdma(run: RunContext, containers: Containers, tree: WorkloadTree) -> Fabric:
-    """Check that each configured RDMA device exists where the ranks will run."""
+    """Check that torchrun can be started and each configured RDMA device exists where the ranks will run."""
+    require_torch(run)
     devices = rdma_devices(run.settings)
     if not devices:
         return Fabric(devices=dict.fromkeys(containers.by_host, ()))
@@ -49,7 +51,8 @@ def one_node(settings: Settings) -> NotNeeded | None:
 
 
 def plan(settings: Settings) -> Iterator[Step]:
-    """Say which devices would be looked for."""
+    """Say which Python would be asked, and which devices would be looked for."""
+    yield from plan_torch(settings)
     for host in settings.cluster.hosts:
         for device in rdma_devices(settings):
             yield Step(host.name, f"require the device {device}")

@@ -31,10 +31,12 @@ class Cluster(Rig):
         """The hosts' names in rank order, as ssh knows them."""
         return [host.name for host in self.lab.hosts]
 
-    def configure_cluster(self, *, container: dict[str, Any] | None = None, **fields: Any) -> Path:
+    def configure_cluster(
+        self, *, container: dict[str, Any] | None = None, username: str = "root", **fields: Any
+    ) -> Path:
         """Write config.json and cluster.json; `container` is merged into the block, an empty one leaves it away."""
         cluster = {
-            "username": "root",
+            "username": username,
             "priv_key_file": str(self.lab.key),
             "known_hosts": str(self.lab.known_hosts),
             "transport": "ssh",
@@ -83,8 +85,8 @@ class Cluster(Rig):
         processes = [" ".join(process.argv) for process in host.processes()]
         ours = [text for text in processes if not any(known in text for known in ALWAYS_RUNNING)]
         containers = [f"container {each.name} ({each.state})" for each in host.containers()]
-        cache = host.path("/root/.cache/pytest-aorta")
-        folders = [f"folder {path.name}" for path in cache.iterdir()] if cache.is_dir() else []
+        caches = [host.path(f"{home}/.cache/pytest-aorta") for home in ("/root", "/home/lab")]
+        folders = [f"folder {path.name}" for cache in caches if cache.is_dir() for path in cache.iterdir()]
         return [*ours, *containers, *folders]
 
     def assert_nothing_left(self) -> None:
