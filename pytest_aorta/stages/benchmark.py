@@ -149,11 +149,6 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
     if error:
         yield _bad(error, phase, f"see why in {', '.join(logs[:2])}; nothing was measured", fault="rig")
         return
-    if phase.given_up:
-        state = watch.progress_line(phase) if phase.given_up.startswith("no end") else ""
-        yield _bad(
-            phase.given_up + (f" ({state})" if state else ""), phase, f"look at the last lines of {', '.join(logs[:2])}"
-        )
     for host, cause in first_causes(watch.failures, phase.failed).items():
         if cause.is_refusal:
             yield _bad(cause.said, phase, _after_refusal(settings, accelerator), fault="config")
@@ -161,6 +156,11 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
             yield _bad(cause.said, phase, f"read {logs[phase.hosts.index(host)]}", host)
     for host, why in phase.lost.items():
         yield _bad(f"{host}: {why}", phase, f"check that {host} is up", host, fault="rig")
+    if phase.given_up:
+        state = watch.progress_line(phase) if phase.given_up.startswith("no end") else ""
+        yield _bad(
+            phase.given_up + (f" ({state})" if state else ""), phase, f"look at the last lines of {', '.join(logs[:2])}"
+        )
 
 
 def _after_refusal(settings: Settings, accelerator: Accelerator) -> str:
