@@ -99,3 +99,20 @@ def test_files_on_a_shared_file_system_are_counted_once(labs: MakeLab, tmp_path:
     assert len(found) == len(set(found)) == 2
     shutil.rmtree(shared)
     cluster.assert_nothing_left()
+
+
+def test_a_login_user_who_is_not_root_gets_its_files_back(labs: MakeLab, tmp_path: Path) -> None:
+    lab = labs(2, docker=True, binds=python_folders())
+    for host in lab.hosts:
+        host.run(["sh", "-c", "chgrp lab /run/docker.sock && chmod g+rw /run/docker.sock"], check=True)
+    cluster = Cluster(tmp_path, lab=lab)
+    cluster.configure_cluster(kernel_log={"required": True})
+    document = json.loads((cluster.path / "cluster.json").read_text("utf-8"))
+    (cluster.path / "cluster.json").write_text(json.dumps({**document, "username": "lab"}), "utf-8")
+
+    output = cluster.run(code=0)
+
+    assert cluster.letters() == "PPPSPPSPPPP", output
+    cluster.assert_nothing_left()
+    for host in lab.hosts:
+        assert list(host.path("/home/lab/.cache/pytest-aorta").iterdir()) == []
