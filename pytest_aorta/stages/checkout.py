@@ -11,6 +11,7 @@ from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.gating import Step
 from pytest_aorta.stages.command import entry_points
+from pytest_aorta.stages.sharing import sharing
 
 CLONE_SECONDS = 600
 CORRECT_THE_NAMES = "correct base_config, build_script or the start script's name"
@@ -36,7 +37,8 @@ def plan_checkout(settings: Settings) -> Iterator[Step]:
         return
     for host in settings.cluster.hosts:
         if config.aorta_auto_clone:
-            yield Step(host.name, f"git clone {config.aorta_clone_url} {config.aorta_path}, unless it is there")
+            what = f"git clone {config.aorta_clone_url} {config.aorta_path}"
+            yield Step(host.name, f"{what}, unless it is there or another host that shares the folder does it")
         for name in entry_points(settings):
             yield Step(host.name, f"require the file {config.aorta_path}/{name}")
 
@@ -73,7 +75,8 @@ def _clone(run: RunContext, folder: str) -> None:
         run.progress(f"cloning {config.aorta_clone_url}")
         argv = ["git", "clone", "--", config.aorta_clone_url, folder]
         clone = Ask("run", {"argv": argv, "timeout_s": CLONE_SECONDS}, timeout_s=CLONE_SECONDS + 10)
-        _require_success(run.ask(dict.fromkeys(absent, clone)), "git clone")
+        one_each = [hosts[0] for hosts in sharing(run.fleet, dict.fromkeys(absent, folder))]
+        _require_success(run.ask(dict.fromkeys(one_each, clone)), "git clone")
 
 
 def _require_success(answers: Mapping[str, Answer], what: str) -> None:

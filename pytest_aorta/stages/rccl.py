@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
+from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import NotNeeded, Step
 from pytest_aorta.run.products import Containers, Fabric, Rccl, WorkloadTree
 from pytest_aorta.stages.command import environment
 from pytest_aorta.stages.phase import bring_logs, follow, start_phase, stop_phase
+from pytest_aorta.stages.sharing import Groups, sharing
 
 PRINTED = re.compile(r"^(?:rccl[_ ])?(commit|library)\s*[:= ]\s*(\S+)\s*$", re.IGNORECASE)
 
 
 def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabric: Fabric) -> Rccl:
-    """Run the build script on every host at once; what it prints as commit and library is kept."""
+    """Run the build script on every host at once; what it prints as commit and library is kept.
+
+    Of hosts that share the folder of the build one builds, and all of them must see the library that it made.
+    """
     config = run.settings.config
-    printed: dict[str, dict[str, str]] = {host: {} for host in tree.root}
+    groups = sharing(run.inside, dict.fromkeys(tree.root, config.rccl.build_path))
+    builders = [hosts[0] for hosts in groups]
+    printed: dict[str, dict[str, str]] = {host: {} for host in builders}
 
     def keep(host: str, lines: list[str]) -> None:
         for line in lines:
@@ -31,7 +38,7 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
     phase = start_phase(
         run,
         "rccl",
-        {host: ["bash", config.build_script] for host in tree.root},
+        {host: ["bash", config.build_script] for host in builders},
         cwd=tree.root,
         env=environment(run.settings, containers.accelerator),
         logs=logs,
@@ -64,8 +71,31 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
         checks.append(
             Check(label="rccl", state="failed", subtest=False, reason=f"the hosts built different commits: {seen}")
         )
+    if not checks:
+        checks += _same_library(run, groups, {host: values.get("library") for host, values in printed.items()})
     head = printed[run.head.name]
     return Rccl(built=True, library=head.get("library"), commit=head.get("commit"), checks=tuple(checks))
+
+
+def _same_library(run: RunContext, groups: Groups, built: Mapping[str, str | None]) -> Iterator[Check]:
+    """Require that hosts which share a build see the same library."""
+    asked = {host: path for hosts in groups for host in hosts if (path := built[hosts[0]]) and len(hosts) > 1}
+    answers = run.ask_inside({host: Ask("stat", {"paths": [path], "hash": True}) for host, path in asked.items()})
+    for hosts in groups:
+        for host in hosts[1:]:
+            if host not in answers:
+                continue
+            mine, first = (answers[each]["files"][asked[each]] for each in (host, hosts[0]))
+            if mine.get("sha256") != first.get("sha256") or mine["kind"] != "file":
+                yield Check(
+                    label=f"[evidence] (host={host}, check=rccl_build)",
+                    state="failed",
+                    host=host,
+                    fault="rig",
+                    subtest=False,
+                    reason=f"{host} sees another {asked[host]} than {hosts[0]}, which built it where both look",
+                    next_step="look for a stale cache of the file server, or build on a folder of each host's own",
+                )
 
 
 def build_is_skipped(settings: Settings) -> NotNeeded | None:
