@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pytest_aorta.checks import Check
 from pytest_aorta.metric import Metric
+from pytest_aorta.reporting.hints import Hint, Severity
 from pytest_aorta.reporting.model import Fault, RunVerdict, RunView
 from pytest_aorta.reporting.text import one_line
 
@@ -114,8 +115,18 @@ class HostVerdict(_Document):
     evidence: tuple[str, ...]
 
 
+class HintPart(_Document):
+    """What the first cause probably comes from; never a verdict."""
+
+    key: str
+    severity: Severity
+    cause: str
+    next_step: str
+    source: str
+
+
 class VerdictReport(_Document):
-    """verdict.json: the run in one sentence, on whose account, and the hosts to look at."""
+    """verdict.json: the run in one sentence, on whose account, the hosts to look at, and a hint at the first cause."""
 
     schema_version: int = SCHEMA_VERSION
     run_id: str
@@ -124,6 +135,7 @@ class VerdictReport(_Document):
     sentence: str
     hosts: tuple[HostVerdict, ...]
     not_judged: tuple[str, ...]
+    hint: HintPart | None = None
 
 
 def benchmark_report(
@@ -172,6 +184,7 @@ def verdict_document(view: RunView, *, fault: Fault | None = None) -> dict[str, 
         sentence=one_line(view.sentence),
         hosts=tuple(_host_verdict(host, checks) for host, checks in suspects.items()),
         not_judged=view.not_judged,
+        hint=_hint(view.hint),
     )
     return report.model_dump(mode="json")
 
@@ -246,6 +259,14 @@ def _fault(view: RunView) -> Fault:
         return "none"
     failed = [check for check in view.checks if check.failed]
     return failed[0].fault if failed else "rig"
+
+
+def _hint(hint: Hint | None) -> HintPart | None:
+    if hint is None:
+        return None
+    return HintPart(
+        key=hint.key, severity=hint.severity, cause=hint.cause, next_step=hint.next_step, source=hint.source
+    )
 
 
 def _host_verdict(host: str, checks: Sequence[Check]) -> HostVerdict:

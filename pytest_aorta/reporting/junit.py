@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from pytest_aorta.checks import Check
+from pytest_aorta.reporting.hints import find
 from pytest_aorta.reporting.model import RunView, StageRow
 from pytest_aorta.reporting.text import one_line
 
 SUBTEST_PROPERTY = "cvs_aorta_subtest"
 VERDICT_PROPERTY = "aorta.verdict"
+HINT_PROPERTY = "aorta.hint"
 
 
 def properties_for(checks: Sequence[Check]) -> list[tuple[str, str]]:
@@ -28,8 +30,9 @@ def properties_for(checks: Sequence[Check]) -> list[tuple[str, str]]:
 
 
 def stage_properties(row: StageRow) -> list[tuple[str, str]]:
-    """Give all properties of a stage's testcase: its sub-tests, then its verdict."""
-    return [*properties_for(row.checks), (VERDICT_PROPERTY, row.verdict)]
+    """Give all properties of a stage's testcase: its sub-tests, then its verdict, then the hint about its failure."""
+    hint = [(HINT_PROPERTY, row.hint.line())] if row.hint is not None else []
+    return [*properties_for(row.checks), (VERDICT_PROPERTY, row.verdict), *hint]
 
 
 def gates_xml(view: RunView) -> str:
@@ -74,6 +77,9 @@ def _testcase(suite: str, stage: str, check: Check) -> ET.Element:
         failure.text = one_line(check.line())
         if check.next_step:
             failure.text += f"\nnext: {one_line(check.next_step)}"
+        hint = find(check.reason, (check.label,))
+        if hint is not None:
+            failure.text += f"\nhint: {hint.line()}"
     elif check.state == "not_judged":
         ET.SubElement(case, "skipped", message=one_line(check.reason or "not judged"))
     elif check.state == "warned":

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pytest_aorta.checks import Check
 from pytest_aorta.metric import Metric
+from pytest_aorta.reporting.hints import Hint
 
 Outcome = Literal["passed", "failed", "skipped", "not_run", "interrupted"]
 RunVerdict = Literal["passed", "failed", "could_not_measure", "interrupted"]
@@ -23,7 +24,8 @@ _THRESHOLD_LABEL = re.compile(r"^\[threshold\] \(metric=(?P<name>[^)]*)\)$")
 class StageRow:
     """One stage as reports show it.
 
-    `log_sections` are (title, text) pairs that stand in the stage's log page before what pytest captured.
+    `log_sections` are (title, text) pairs that stand in the stage's log page before what pytest captured; `hint` is
+    what its failure probably comes from, where that is known.
     """
 
     name: str
@@ -32,6 +34,7 @@ class StageRow:
     reason: str = ""
     checks: tuple[Check, ...] = ()
     log_sections: tuple[tuple[str, str], ...] = ()
+    hint: Hint | None = None
 
     @property
     def verdict(self) -> StageVerdict:
@@ -65,6 +68,7 @@ class RunView:
     first_cause: str = ""
     not_judged: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    hint: Hint | None = None
 
     @property
     def checks(self) -> tuple[Check, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_aorta.checks import Check
+from pytest_aorta.reporting.hints import Hint
 from pytest_aorta.reporting.model import RunView, short_label
 from pytest_aorta.reporting.text import one_line
 
@@ -96,6 +97,8 @@ def summary(view: RunView) -> tuple[str, ...]:
     lines = [headline(view)]
     if view.first_cause and view.first_cause not in view.sentence:
         lines.append(f"first cause: {one_line(view.first_cause, _MAX_LINE_CHARS)}")
+    if view.hint is not None:
+        lines.append(f"hint: {one_line(hint_text(view.hint, view.next_step), _MAX_LINE_CHARS)}")
     lines += _gate_lines(view.gates)
     if view.not_judged:
         lines.append(f"not judged: {one_line('; '.join(view.not_judged), _MAX_LINE_CHARS)}")
@@ -107,6 +110,12 @@ def summary(view: RunView) -> tuple[str, ...]:
     room = MAX_SUMMARY_LINES - len(lines)
     lines += [f"{one_line(label)}: {one_line(path)}" for label, path in view.paths[:room]]
     return tuple(lines)
+
+
+def hint_text(hint: Hint, next_step: str) -> str:
+    """Give a hint's severity, cause and next step; a next step that is told already is left out."""
+    step = "" if hint.next_step in next_step else f"; {hint.next_step}"
+    return f"[{hint.severity}] {hint.cause}{step}"
 
 
 def _word(check: Check) -> str:

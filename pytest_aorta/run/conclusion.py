@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import json_report
-from pytest_aorta.reporting.hints import advice
+from pytest_aorta.reporting.hints import Hint, find
 from pytest_aorta.reporting.json_report import BenchmarkStatus, ClusterPart, ConfigurationPart, RankPart
 from pytest_aorta.reporting.model import RunView, StageRow
 from pytest_aorta.run.context import RunContext
@@ -16,6 +17,10 @@ from pytest_aorta.run.products import Artifacts, Execution, Result
 from pytest_aorta.run.record import RunRecord, StageRecord, Verdict
 
 NO_SOURCE = "—"
+PHASE_LOGS = {"test_build_rccl": "rccl", "test_run_benchmark": "benchmark"}
+MAX_LOGS = 64
+LOG_TAIL_BYTES = 64 * 1024
+TELLING = re.compile(r"N?R?CCL (?:WARN|ERROR)|\b\w*(?:Error|error|ERROR)\b|\bfault\b|killed by signal")
 
 
 def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_short: str = "") -> tuple[Verdict, str]:
@@ -94,8 +99,32 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
             return f"see each rank's share in {folder.metrics}; {again}"
         if stage.outcome != "failed":
             return ""
-        return advice(stage.reason) or f"read what {stage.name} said in {log or folder.path}"
+        hint = hint_for(stage, folder)
+        return hint.next_step if hint is not None else f"read what {stage.name} said in {log or folder.path}"
     return ""
+
+
+def hint_for(stage: StageRecord | None, folder: RunFolder | None = None) -> Hint | None:
+    """Give the hint about a failed stage; with the run's folder the logs of its phase are looked at as well."""
+    if stage is None or stage.outcome != "failed":
+        return None
+    failed = [check for check in stage.checks if check.failed]
+    words = "; ".join((stage.reason, *(check.reason for check in failed)))
+    phase = PHASE_LOGS.get(stage.name)
+    lines = _telling_lines(folder, phase) if folder is not None and phase is not None else ()
+    return find(words, [check.label for check in failed], lines)
+
+
+def _telling_lines(folder: RunFolder, phase: str) -> Iterator[str]:
+    """Give the lines in which the ranks' libraries tell of errors, from the ends of a phase's logs."""
+    for path in sorted(folder.path.glob(f"{phase}-node-*.log"))[:MAX_LOGS]:
+        try:
+            with path.open("rb") as stream:
+                stream.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+                tail = stream.read(LOG_TAIL_BYTES).decode("utf-8", "replace")
+        except OSError:
+            continue
+        yield from (line for line in tail.splitlines() if TELLING.search(line))
 
 
 def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str], ...] = ()) -> RunView:
@@ -116,6 +145,7 @@ def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str
         paths=(("run folder", str(folder.path)), *paths),
         notes=tuple(_notes(record)),
         next_step=next_step(record.stages, folder, dict(paths).get("log", "")),
+        hint=hint_for(cause, folder),
         first_cause=f"{cause.name}: {bare(cause.reason)}" if cause is not None else "",
         not_judged=tuple(not_judged(record.stages)),
     )
@@ -144,6 +174,7 @@ def stage_row(stage: StageRecord) -> StageRow:
         reason=stage.reason,
         checks=stage.checks,
         log_sections=notes,
+        hint=hint_for(stage),
     )
 
 

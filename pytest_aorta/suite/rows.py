@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
+from _pytest._code.code import ExceptionRepr
 
 from pytest_aorta.reporting.model import StageRow
 
@@ -22,6 +25,16 @@ class StageRows:
         row = item.stash.get(STAGE_ROW, None)
         if row is not None:
             self.by_nodeid[item.nodeid] = row
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Put the hint below a failed stage's message: terminal, JUnit and HTML print it from there."""
+        report = yield
+        row = item.stash.get(STAGE_ROW, None)
+        told = report.longrepr if report.failed and report.when == "call" and not is_subtest(report) else None
+        if row is not None and row.hint is not None and isinstance(told, ExceptionRepr):
+            told.addsection("hint", row.hint.line())
+        return report
 
 
 def is_subtest(report: pytest.TestReport) -> bool:

@@ -1,0 +1,78 @@
+"""Hints: shown in every report beside the first cause, and told by the logs where a reason says too little."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_aorta.checks import Check
+from pytest_aorta.reporting.hints import find
+from pytest_aorta.reporting.html_rows import summary_prefix
+from pytest_aorta.reporting.json_report import verdict_document
+from pytest_aorta.reporting.junit import gates_xml, stage_properties
+from pytest_aorta.reporting.model import RunView, StageRow
+from pytest_aorta.reporting.terminal import summary
+from pytest_aorta.run.conclusion import hint_for, next_step
+from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.record import StageRecord
+
+REASON = "n2: cannot reach the rendezvous at 10.0.0.1:29500 on n1 (No route to host)"
+CAUSE = "the other hosts cannot reach the head's rendezvous"
+CHECK = Check(label="[evidence] (host=n2, check=reach)", state="failed", host="n2", reason=REASON)
+
+
+@pytest.fixture
+def view() -> RunView:
+    row = StageRow("test_run_benchmark", "failed", 1.0, REASON, (CHECK,), hint=find(REASON))
+    return RunView("r", "aorta_distributed", "failed", REASON, stages=(row,), first_cause=REASON, hint=row.hint)
+
+
+def test_the_terminal_tells_it_once(view: RunView) -> None:
+    lines = summary(view)
+    assert [line for line in lines if line.startswith(f"hint: [fatal] {CAUSE}")]
+    assert view.hint is not None
+    told = summary(replace(view, next_step=view.hint.next_step))
+    assert sum(view.hint.next_step in line for line in told) == 1
+
+
+def test_verdict_json_has_it_and_null_without_one(view: RunView) -> None:
+    hint = verdict_document(view)["hint"]
+    assert hint["key"] == "rendezvous_unreachable"
+    assert hint["cause"].startswith(CAUSE)
+    assert set(hint) == {"key", "severity", "cause", "next_step", "source"}
+    assert verdict_document(replace(view, hint=None))["hint"] is None
+
+
+def test_junit_has_it_as_a_property_and_in_the_failing_gates_text(view: RunView) -> None:
+    assert dict(stage_properties(view.stages[0]))["aorta.hint"].startswith(f"[fatal] {CAUSE}")
+    assert "aorta.hint" not in dict(stage_properties(StageRow("s", "passed")))
+    assert re.search(rf"hint: \[fatal\] {CAUSE}", gates_xml(view))
+
+
+def test_the_page_has_it_with_its_source(view: RunView) -> None:
+    page = summary_prefix(view)
+    assert CAUSE in page.replace("&#39;", "'")
+    assert "torchrun&#39;s documentation" in page
+
+
+def test_the_logs_of_the_phase_tell_why_where_the_reason_says_only_that(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    stage = StageRecord(name="test_run_benchmark", outcome="failed", reason="n1: rank 0 was ended by SIGABRT")
+    assert getattr(hint_for(stage, folder), "key", "") == "ended_sigabrt"
+    said = "n1:1:2 [0] NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory\n"
+    (tmp_path / "benchmark-node-1.log").write_bytes(b"\xff step 1\n" * 100_000 + said.encode() + b"step 2\n")
+    hint = hint_for(stage, folder)
+    assert hint is not None
+    assert hint.key == "ib_memlock"
+    assert next_step({stage.name: stage}, folder) == hint.next_step
+    other = stage.model_copy(update={"name": "test_collect_traces"})
+    assert getattr(hint_for(other, folder), "key", "") == "ended_sigabrt"
+
+
+def test_what_passed_or_was_interrupted_has_none(tmp_path: Path) -> None:
+    for outcome in ("passed", "skipped", "interrupted"):
+        stage = StageRecord.model_validate({"name": "s", "outcome": outcome, "reason": REASON})
+        assert hint_for(stage, RunFolder(tmp_path)) is None
