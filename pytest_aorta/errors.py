@@ -66,7 +66,14 @@ class TimedOut(HostError):
 
 
 class LeaseLost(HostError):
-    """The node program ended, or its channel broke, while the run went on."""
+    """The node program ended, or its channel broke, while the run went on.
+
+    `is_cut`: nothing comes through any more, as from a machine that is down or cut off; else the program has ended.
+    """
+
+    def __init__(self, host: str, message: str, *, is_cut: bool = False) -> None:
+        self.is_cut = is_cut
+        super().__init__(host, message)
 
 
 class FleetError(AortaError):
@@ -78,7 +85,11 @@ class FleetError(AortaError):
 
 
 class ContainerError(AortaError):
-    """A container engine did not do what was asked."""
+    """A container engine did not do what was asked; `by_host` has the causes by host where they are told apart."""
+
+    def __init__(self, message: str, by_host: Mapping[str, str] | None = None) -> None:
+        self.by_host = dict(by_host or {})
+        super().__init__(message)
 
 
 class WorkloadError(AortaError):

@@ -64,7 +64,9 @@ class Containers:
         """Remove what `launch` started, unless the lifetime keeps it; harmless when called again."""
         left = self._take_back()
         if left:
-            raise ContainerError(f"could not remove the container: {by_host(left)}; `aorta clean` removes it later")
+            raise ContainerError(
+                f"could not remove the container: {by_host(left)}; `aorta clean` removes it later", by_host=left
+            )
 
     def _sound(self, fleet: Fleet, specs: Mapping[str, Spec]) -> dict[str, Spec]:
         causes = {host: "nothing is said about a container there" for host in fleet.hosts if host not in specs}

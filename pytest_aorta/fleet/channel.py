@@ -18,6 +18,7 @@ SLACK_S = 1.0  # the node enforces the same deadline, and its answer says more
 NOISE_LINES = 5
 LEAVE_TIMEOUT_S = 12.0
 END_TIMEOUT_S = 3.0
+READER_FIRST_S = 1.0
 SLICE_S = 0.5
 LEAVE_GRACE_S = 5.0
 
@@ -68,6 +69,7 @@ class Channel:
         self._lost: LeaseLost | None = None
         self._closing = False
         self._greeted = threading.Event()
+        self._ended = threading.Event()
         self._refusal = ""
         self._out: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._threads = [
@@ -114,12 +116,17 @@ class Channel:
         """Renew the lease; the answer shows that the host is there."""
         self._out.put({"id": 0, "do": "ping"})
 
-    def lose(self, why: str) -> None:
+    @property
+    def loss(self) -> LeaseLost | None:
+        """Why nothing can be asked any more, if so."""
+        return self._lost
+
+    def lose(self, why: str, *, is_cut: bool = False) -> None:
         """Give the channel up: fail what is on its way, tell those who wait for events."""
         with self._lock:
             if self._lost is not None:
                 return
-            self._lost = LeaseLost(self.host, why)
+            self._lost = LeaseLost(self.host, why, is_cut=is_cut)
             waiting = list(self._pending.values())
             self._pending.clear()
         for pending in waiting:
@@ -141,7 +148,8 @@ class Channel:
             self.ask(Ask("leave", {"grace_s": LEAVE_GRACE_S, "forget": True}, LEAVE_TIMEOUT_S - SLACK_S)).wait()
         self._out.put(None)
         try:
-            if not self._pipes.wait(END_TIMEOUT_S):
+            is_cut = self._lost is not None and self._lost.is_cut
+            if not is_cut and not self._pipes.wait(END_TIMEOUT_S):
                 self.lose("the node program did not leave and was ended")
             self._pipes.kill()
         finally:
@@ -159,6 +167,7 @@ class Channel:
                     return
                 self._pipes.write(encode(message, number))
             except OSError as error:
+                self._ended.wait(READER_FIRST_S)  # whoever reads knows better why
                 self.lose(f"the channel broke: {error.strerror or error}{self._heard()}")
                 return
             except (TypeError, ValueError) as error:  # what JSON cannot hold; the channel itself is well
@@ -176,9 +185,11 @@ class Channel:
                 for message in self._assembler.feed(data):
                     self._take(message)
         except OSError as error:
-            self.lose(f"the channel broke: {error.strerror or error}{self._heard()}")
+            self.lose(f"the channel broke: {error.strerror or error}{self._heard()}", is_cut=True)
         else:
             self.lose(f"the node program ended{self._heard()}")
+        finally:
+            self._ended.set()
 
     def _take(self, message: Message) -> None:
         if "hello" in message:

@@ -119,6 +119,11 @@ class Fleet:
                 answers[host] = outcome
         return Answers(answers, failed)
 
+    def loss(self, host: str) -> LeaseLost | None:
+        """Give why a host that answered once cannot be asked any more; None while it can, or never could."""
+        channel = self._channels.get(host)
+        return channel.loss if channel is not None else None
+
     def send(self, local: Path, remote: Mapping[str, str] | str, timeout_s: float = COPY_TIMEOUT_S) -> None:
         """Copy a file to hosts: to all of them when `remote` is one path.
 
@@ -235,7 +240,7 @@ class Fleet:
                 silent[host] = 0 if channel.num_reads != seen[host] else silent[host] + 1
                 seen[host] = channel.num_reads
                 if silent[host] > SILENT_PINGS:
-                    channel.lose(f"nothing was heard from it for {silent[host] * interval_s:.0f} s")
+                    channel.lose(f"nothing was heard from it for {silent[host] * interval_s:.0f} s", is_cut=True)
                 else:
                     channel.ping()
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.engine import Engine
-from pytest_aorta.errors import AortaError, FleetError, HostError, StageError
+from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, LeaseLost, StageError
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
 from pytest_aorta.run.folder import RunFolder
@@ -135,20 +135,45 @@ class RunContext:
         """
         done: list[str] = []
         problems: list[str] = []
+        lost: dict[str, LeaseLost] = {}
+        silent: set[str] = set()
         with self.interruption.held():
             while self._undo:
                 what, undo = self._undo.pop()
+                lost |= {host: loss for host in self.fleet.hosts if (loss := self.fleet.loss(host)) is not None}
                 try:
                     undo()
                     done.append(what)
                 except (AortaError, OSError) as error:
                     log.warning("teardown: %s: %s", what, error)
-                    problems.append(f"{what}: {error}")
-                    self.record.not_cleaned(_hosts_of(error))
-        return done, problems
+                    hosts = _hosts_of(error)
+                    self.record.not_cleaned(tuple(hosts))
+                    silent |= hosts.keys() & lost.keys()
+                    problems += _told(what, error, {host: why for host, why in hosts.items() if host not in lost})
+        lease = f"{self.settings.config.lease_seconds:g}"
+        return done, [
+            *(
+                f"{host} could not be asked to clean up ({lost[host].reason}); what still runs there ends when the "
+                f"lease of {lease} s is over, a container and folders of this run may stay"
+                for host in self.fleet.hosts
+                if host in silent
+            ),
+            *problems,
+        ]
 
 
-def _hosts_of(error: Exception) -> tuple[str, ...]:
+def _hosts_of(error: Exception) -> dict[str, str]:
+    """Give the hosts that an error is about, each with its cause; none where it is about something else."""
     if isinstance(error, FleetError):
-        return tuple(error.by_host)
-    return (error.host,) if isinstance(error, HostError) else ()
+        return {host: str(each) for host, each in error.by_host.items()}
+    if isinstance(error, ContainerError):
+        return {host: f"{host}: {why}" for host, why in error.by_host.items()}
+    return {error.host: str(error)} if isinstance(error, HostError) else {}
+
+
+def _told(what: str, error: Exception, left: Mapping[str, str]) -> list[str]:
+    """Say what could not be undone: whole, or only of those hosts of several that are left to be told of."""
+    hosts = _hosts_of(error)
+    if len(left) == len(hosts):
+        return [f"{what}: {error}"]
+    return [f"{what}: {'; '.join(left.values())}"] if left else []

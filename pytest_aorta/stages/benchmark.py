@@ -16,6 +16,7 @@ from pytest_aorta.run.products import Accelerator, Containers, Execution, Fabric
 from pytest_aorta.stages.command import environment, num_channels, rendezvous_address, workload_command
 from pytest_aorta.stages.failures import first_causes
 from pytest_aorta.stages.kernel import scan
+from pytest_aorta.stages.losses import losses_of
 from pytest_aorta.stages.phase import Phase, bring_logs, follow, start_phase, stop_phase
 from pytest_aorta.stages.rendezvous import choose_port, was_taken
 from pytest_aorta.stages.search import floor_ns, search
@@ -149,17 +150,21 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
     if error:
         yield _bad(error, phase, f"see why in {', '.join(logs[:2])}; nothing was measured", fault="rig")
         return
+    found: list[Check] = []
     for host, cause in first_causes(watch.failures, phase.failed).items():
         if cause.is_refusal:
-            yield _bad(cause.said, phase, _after_refusal(settings, accelerator), fault="config")
-        else:
-            yield _bad(cause.said, phase, f"read {logs[phase.hosts.index(host)]}", host)
-    for host, why in phase.lost.items():
-        yield _bad(f"{host}: {why}", phase, f"check that {host} is up", host, fault="rig")
+            found.append(_bad(cause.said, phase, _after_refusal(settings, accelerator), fault="config"))
+        elif cause.is_own or not phase.lost:  # else it died of a host that was lost
+            found.append(_bad(cause.said, phase, f"read {logs[phase.hosts.index(host)]}", host))
+    found += [_bad(lost.said, phase, lost.next_step, lost.host, lost.fault) for lost in losses_of(run, phase.lost)]
+    yield from found
     if phase.given_up:
         state = watch.progress_line(phase) if phase.given_up.startswith("no end") else ""
         yield _bad(
-            phase.given_up + (f" ({state})" if state else ""), phase, f"look at the last lines of {', '.join(logs[:2])}"
+            phase.given_up + (f" ({state})" if state else ""),
+            phase,
+            f"look at the last lines of {', '.join(logs[:2])}",
+            fault=found[0].fault if found else "workload",
         )
 
 

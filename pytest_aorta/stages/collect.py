@@ -20,6 +20,7 @@ from pytest_aorta.run.folder import file_name
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Artifacts, Execution
 from pytest_aorta.stages.benchmark import PHASE, read_inventory
+from pytest_aorta.stages.outside import ask_about_files
 from pytest_aorta.stages.phase import bring_logs, scrub_file
 from pytest_aorta.stages.search import STEP_LOGS, TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
 
@@ -183,7 +184,8 @@ def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], a
         CommandError: the archive is damaged or not safe.
     """
     args = {"root": root, "files": list(files), "archive": archive}
-    packed = run.ask_inside({host: Ask("pack", args, timeout_s=run.settings.config.timeout_seconds)})[host]
+    ask = Ask("pack", args, timeout_s=run.settings.config.timeout_seconds)
+    packed = ask_about_files(run, {host: ask}).or_raise()[host]
     for name in packed.get("refused", ()):
         log.warning("%s: %r was not brought back: %s", host, name, packed.get("why", "it cannot be packed"))
     local = run.folder.path / f".incoming-{file_name(host)}.tar.gz"

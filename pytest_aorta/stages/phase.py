@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_aorta.config.redact import scrub_line
-from pytest_aorta.errors import HostError, LeaseLost
+from pytest_aorta.errors import LeaseLost
 from pytest_aorta.fleet.ask import Ask, Event
+from pytest_aorta.fleet.parallel import in_parallel
 from pytest_aorta.run.context import RunContext, log
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 10
+LOG_SECONDS = 3600
 
 
 @dataclass(slots=True)
@@ -130,19 +132,25 @@ def bring_logs(run: RunContext, name: str, logs: Mapping[str, str]) -> dict[str,
     Returns:
         By artifact name (`<phase>_log_node_<rank>`), the path relative to the run folder.
     """
-    brought: dict[str, str] = {}
-    for host in run.group:
-        local = run.folder.phase_log(name, host.rank)
-        if not local.exists() and host.name in logs:
-            try:
-                run.fleet.fetch(host.name, logs[host.name], local)
-                scrub_file(local, run.folder.secrets)
-            except HostError as error:
-                log.warning("%s log of %s was not brought back: %s", name, host.name, error)
-                continue
-        if local.exists():
-            brought[f"{name}_log_node_{host.rank}"] = run.folder.relative(local)
-    return brought
+    paths = {host.name: run.folder.phase_log(name, host.rank) for host in run.group if host.name in logs}
+    calls = {
+        host: lambda host=host, path=path: _bring_log(run, host, logs[host], path)
+        for host, path in paths.items()
+        if not path.exists()
+    }
+    for host, error in in_parallel(f"bringing the {name} log", calls, LOG_SECONDS).items():
+        log.warning("%s log of %s was not brought back: %s", name, host, error)
+    ranks = {host.name: host.rank for host in run.group}
+    there = {f"{name}_log_node_{ranks[host]}": path for host, path in paths.items() if path.exists()}
+    return {artifact: run.folder.relative(path) for artifact, path in there.items()}
+
+
+def _bring_log(run: RunContext, host: str, remote: str, local: Path) -> None:
+    lost = run.fleet.loss(host)
+    if lost is not None and lost.is_cut:  # connecting anew would take its time and fail
+        raise lost
+    run.fleet.fetch(host, remote, local)
+    scrub_file(local, run.folder.secrets)
 
 
 def scrub_file(path: Path, secrets: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Answers
 from pytest_aorta.run.context import RunContext
+from pytest_aorta.stages.outside import ask_about_files
 
 TRACE_FOLDER = "torch_profiler"
 _ANY_FOLDERS = "(?:[^/]+/)*"
@@ -39,7 +40,8 @@ def search(
     `since_ns` is a floor for the time of change by host; files of `known` with an unchanged time are left out.
     """
     below, folders, names = _where(run.settings)
-    answers = run.inside.perform(
+    answers = ask_about_files(
+        run,
         {
             host: Ask(
                 "find",
@@ -54,7 +56,7 @@ def search(
                 timeout_s=300,
             )
             for host, root in roots.items()
-        }
+        },
     )
     for answer in answers.values():
         for entry in answer["files"]:

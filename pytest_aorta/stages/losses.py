@@ -1,0 +1,71 @@
+"""Losses: hosts whose node program was lost while the workload ran, and what became of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pytest_aorta.checks import Account
+from pytest_aorta.containers.causes import cause
+from pytest_aorta.errors import LeaseLost
+from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.run.context import RunContext
+
+LOOK_SECONDS = 15
+ENDED = re.compile(r"no such container|is not running|container state improper", re.IGNORECASE)
+LONG_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One host that was lost: what is known of it, on whose account it goes, and what to look at."""
+
+    host: str
+    said: str
+    fault: Account
+    next_step: str
+
+
+def losses_of(run: RunContext, hosts: Iterable[str]) -> Iterator[Loss]:
+    """Say what became of hosts of which the node program where the workload lived was lost.
+
+    A host that is silent while others are heard is the cluster's account. When none is heard any more it may as well
+    be the way from here to them, which says nothing about the hosts.
+    """
+    some_are_heard = any(run.fleet.loss(host.name) is None for host in run.group)
+    for host in hosts:
+        lost = run.fleet.loss(host)
+        if lost is None:
+            yield _inside(run, host)
+        elif lost.is_cut:
+            said = f"{host}: {lost.reason}: it is down or cut off"
+            fault: Account = "cluster" if some_are_heard else "rig"
+            yield Loss(host, said, fault, f"look at the power, the console and the link of {host}")
+        else:
+            yield Loss(host, f"{host}: {lost.reason}", "rig", f"who ended it? Look for the OOM killer on {host}")
+
+
+def _inside(run: RunContext, host: str) -> Loss:
+    """Look at the container of a host that can still be asked."""
+    container = run.settings.config.container
+    name = f"container {container.name}" if container is not None else "container"
+    why = run.inside.loss(host) or LeaseLost(host, "the node program ended")
+    answers = run.fleet.perform(
+        {host: Ask("run", {"argv": run.engine.argv(host, ["true"]), "timeout_s": LOOK_SECONDS}, LOOK_SECONDS + 5)}
+    )
+    if host in answers and answers[host]["exit_code"] == 0:
+        said = f"{host}: in its {name}, {why.reason}"
+        return Loss(host, said, "rig", f"who ended it? Look for the OOM killer on {host}")
+    if host in answers:
+        found = cause(str(answers[host]["stderr"])) if not answers[host]["timed_out"] else "the engine does not answer"
+    else:
+        found = answers.failed[host].reason
+    found = LONG_ID.sub(r"\1", found)
+    what = "ended while the workload ran in it" if ENDED.search(found) else "cannot be entered any more"
+    return Loss(
+        host,
+        f"{host}: its {name} {what} ({found})",
+        "rig",
+        f"who stopped it? Look at the engine on {host} (its events, its log)",
+    )
