@@ -60,6 +60,7 @@ class Channel:
     def __init__(self, host: str, pipes: Pipes, on_event: Callable[[Event], None]) -> None:
         self.host = host
         self.num_reads = 0
+        self.token = ""  # what the program marks its processes with
         self._pipes = pipes
         self._on_event = on_event
         self._assembler = Assembler(keep_garbage=NOISE_LINES)
@@ -194,6 +195,7 @@ class Channel:
     def _take(self, message: Message) -> None:
         if "hello" in message:
             version = message.get("version")
+            self.token = str(message.get("token", ""))
             if version != VERSION:
                 self._refusal = f"the node program speaks version {version!r} of the protocol, expected {VERSION}"
             self._greeted.set()

@@ -148,6 +148,11 @@ class Fleet:
         if errors:
             raise errors[host]
 
+    def token(self, host: str) -> str:
+        """Give what the node program of a host marks the processes that it starts with; empty when none runs."""
+        channel = self._channels.get(host)
+        return channel.token if channel is not None else ""
+
     def subscribe(self, host: str, name: str, take: Callable[[Event], None]) -> None:
         """Have what a host says of one name, and its loss, given to `take` by the reading thread at once."""
         self._subscribers[host, name] = take

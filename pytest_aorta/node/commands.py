@@ -10,6 +10,7 @@ from typing import Callable
 from . import archives, files, kernel, marks, ports
 from .endings import Ending
 from .facts import clock, facts
+from .processes import marked
 from .requests import Answer, CommandError, Request, expanded
 from .service import Service
 from .state import alive, reap
@@ -108,6 +109,10 @@ def _stop(node: Service, request: Request) -> None:
 
 def _processes(node: Service, request: Request) -> Answer:
     return node.groups.processes()
+
+
+def _marked(node: Service, request: Request) -> Answer:
+    return {"pids": marked(request.args.text("token"))}
 
 
 def _signal(node: Service, request: Request) -> Answer:
@@ -288,6 +293,7 @@ COMMANDS: dict[str, Callable[[Service, Request], Answer | None]] = {
     "shut": _shut,
     "stop": _stop,
     "processes": _processes,
+    "marked": _marked,
     "signal": _signal,
     "stat": _stat,
     "hash_tree": _hash_tree,

@@ -84,6 +84,11 @@ def environment(pid: int) -> dict[str, str]:
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
+def marked(token: str) -> list[int]:
+    """Give the processes that a node program with this token started, also one in a container: pids as seen here."""
+    return [pid for pid in table() if environment(pid).get(TAG) == token]
+
+
 def argv0(pid: int) -> str:
     """Give the program's name as it was called; empty when it is gone."""
     try:

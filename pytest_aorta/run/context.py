@@ -87,6 +87,11 @@ class RunContext:
         """Where the workload lives: the node programs in the containers, without containers those of the hosts."""
         return self._inside or self.connect()
 
+    @property
+    def is_inside(self) -> bool:
+        """Tell whether the workload lives in containers."""
+        return self._inside is not None
+
     def enter(self, inside: Fleet) -> None:
         """Have the workload live in containers from now on, whose node programs are these."""
         self._inside = inside
@@ -140,12 +145,13 @@ class RunContext:
         with self.interruption.held():
             while self._undo:
                 what, undo = self._undo.pop()
-                lost |= {host: loss for host in self.fleet.hosts if (loss := self.fleet.loss(host)) is not None}
+                lost |= self._lost()  # a fleet that is closed knows of none any more
                 try:
                     undo()
                     done.append(what)
                 except (AortaError, OSError) as error:
                     log.warning("teardown: %s: %s", what, error)
+                    lost |= self._lost()
                     hosts = _hosts_of(error)
                     self.record.not_cleaned(tuple(hosts))
                     silent |= hosts.keys() & lost.keys()
@@ -160,6 +166,9 @@ class RunContext:
             ),
             *problems,
         ]
+
+    def _lost(self) -> dict[str, LeaseLost]:
+        return {host: loss for host in self.fleet.hosts if (loss := self.fleet.loss(host)) is not None}
 
 
 def _hosts_of(error: Exception) -> dict[str, str]:

@@ -53,7 +53,8 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     bring_logs(run, PHASE, logs)
     checks = [*_outcome(run, phase, watch, error, containers.accelerator)]
     checks += [] if checks else _ranks(settings, watch)
-    kernel = scan(run, containers.log_windows, containers.accelerator, None if settings.uses_container else watch.pids)
+    job_pids = None if run.is_inside and not watch.pids else watch.pids
+    kernel = scan(run, containers.log_windows, containers.accelerator, job_pids)
     checks += kernel.checks
     return execution.model_copy(
         update={

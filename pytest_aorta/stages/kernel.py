@@ -43,8 +43,8 @@ def scan(
 ) -> Scan:
     """Read every host's kernel log since the run began and judge it.
 
-    The crash of a process that is not in `job_pids` is a note; None, where the pids inside containers are not those
-    that the kernel tells, has every crash count.
+    The crash of a process that is not in `job_pids` is a note; None has every crash count, where the pids of what runs
+    in containers cannot be told from outside.
     """
     if not run.settings.config.kernel_log.enabled:
         return Scan([_not_scanned(host, "kernel_log.enabled is false") for host in windows], num_notes=None)

@@ -8,6 +8,7 @@ import re
 import statistics
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,12 +156,20 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
 
 
 def look_at_processes(run: RunContext, watch: Watch, phase: Phase) -> None:
-    """Ask the nodes which processes of the workload run now, and note their pids and ranks."""
-    for answer in run.inside.perform(Ask("processes", timeout_s=10)).values():
-        for process in _descendants(answer, phase.name):
-            watch.pids.add(int(process["pid"]))
+    """Ask the nodes which processes of the workload run now, and note their ranks, and their pids as the kernel logs."""
+    for host, answer in run.inside.perform(Ask("processes", timeout_s=10)).items():
+        found = _descendants(answer, phase.name)
+        watch.pids.update(_pids_outside(run, host) if run.is_inside else (int(process["pid"]) for process in found))
+        for process in found:
             if process.get("rank") is not None:
                 watch.ranks.add(int(process["rank"]))
+
+
+def _pids_outside(run: RunContext, host: str) -> Iterator[int]:
+    """Give the pids of a container's processes as the host counts them; none where the login user may not read them."""
+    marked = Ask("marked", {"token": run.inside.token(host)}, timeout_s=10)
+    for answer in run.fleet.perform({host: marked}).values():
+        yield from map(int, answer["pids"])
 
 
 def _descendants(answer: Answer, name: str) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import pytest
 from pytest_aorta.config.shipped import shipped
 from tests.lab.cluster import CONTAINER, Cluster
 from tests.lab.conftest import MakeLab, python_folders
+from tests.lab.processes import wait_until
 
 pytestmark = [pytest.mark.lab(2, docker=True, binds=python_folders()), pytest.mark.torch]
 
@@ -116,3 +117,20 @@ def test_a_login_user_who_is_not_root_gets_its_files_back(labs: MakeLab, tmp_pat
     cluster.assert_nothing_left()
     for host in lab.hosts:
         assert list(host.path("/home/lab/.cache/pytest-aorta").iterdir()) == []
+
+
+def test_the_crash_of_a_foreign_process_is_a_note(labs: MakeLab, tmp_path: Path) -> None:
+    lab = labs(2, docker=True, binds=python_folders())
+    cluster = Cluster(tmp_path, lab=lab)
+    long = {"training.max_steps": 400, "scheduler.total_steps": 400}
+    cluster.configure_cluster(kernel_log={"required": True}, training_overrides=long)
+    child = cluster.start()
+    wait_until(lambda: "step" in (child.stdout.readline() if child.stdout else ""), "a rank that trains", 60)
+
+    lab.hosts[0].run([sys.executable, "-c", "import ctypes; ctypes.string_at(0)"])
+    output, _ = child.communicate(timeout=120)
+
+    assert child.returncode == 0, output
+    logs = "".join(path.read_text("utf-8") for path in cluster.folder.rglob("*kernel*"))
+    assert "segfault" in logs
+    assert "PASSED test_run_benchmark" in output
