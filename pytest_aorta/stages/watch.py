@@ -156,7 +156,7 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
 
 
 def look_at_processes(run: RunContext, watch: Watch, phase: Phase) -> None:
-    """Ask the nodes which processes of the workload run now, and note their ranks, and their pids as the kernel logs."""
+    """Ask which processes of the workload run now; note their ranks, and their pids as the kernel logs them."""
     for host, answer in run.inside.perform(Ask("processes", timeout_s=10)).items():
         found = _descendants(answer, phase.name)
         watch.pids.update(_pids_outside(run, host) if run.is_inside else (int(process["pid"]) for process in found))
