@@ -20,6 +20,7 @@ from pytest_aorta.run.folder import file_name
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Artifacts, Execution
 from pytest_aorta.stages.benchmark import PHASE, read_inventory
+from pytest_aorta.stages.losses import loss_of
 from pytest_aorta.stages.outside import ask_about_files
 from pytest_aorta.stages.phase import bring_logs, scrub_file
 from pytest_aorta.stages.search import STEP_LOGS, TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
@@ -60,6 +61,7 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     if workload is not None and workload.log:
         logs |= bring_logs(run, "workload", {h: f"{root}/{workload.log}" for h, root in execution.roots.items()})
     usable = {host: names for host, names in trees.items() if names}
+    errors |= {host: lost.said for host in errors if (lost := loss_of(run, host)) is not None}
     root = run.folder.path / ("combined_traces" if layout == "combined" else "traces")
     checks = tuple(_checks(run, hosts, errors, usable))
     missing = [check for check in checks if check.failed]
@@ -211,13 +213,14 @@ def _checks(
 ) -> Iterator[Check]:
     for host in hosts:
         error = errors.get(host.name, "")
+        lost = loss_of(run, host.name) if error else None
         yield Check(
             label=f"[trace collection] (host={host.name})",
             state="failed" if error else "passed",
             reason=error,
             host=host.name,
-            fault="rig",
-            next_step=_what_to_look_at(run, host) if error else "",
+            fault="rig" if lost is None else lost.fault,
+            next_step=("" if not error else _what_to_look_at(run, host) if lost is None else lost.next_step),
         )
     if not usable:
         yield Check(

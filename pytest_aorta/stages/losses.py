@@ -28,22 +28,25 @@ class Loss:
 
 
 def losses_of(run: RunContext, hosts: Iterable[str]) -> Iterator[Loss]:
-    """Say what became of hosts of which the node program where the workload lived was lost.
-
-    A host that is silent while others are heard is the cluster's account. When none is heard any more it may as well
-    be the way from here to them, which says nothing about the hosts.
-    """
-    some_are_heard = any(run.fleet.loss(host.name) is None for host in run.group)
+    """Say what became of hosts of which the node program where the workload lived was lost."""
     for host in hosts:
-        lost = run.fleet.loss(host)
-        if lost is None:
-            yield _inside(run, host)
-        elif lost.is_cut:
-            said = f"{host}: {lost.reason}: it is down or cut off"
-            fault: Account = "cluster" if some_are_heard else "rig"
-            yield Loss(host, said, fault, f"look at the power, the console and the link of {host}")
-        else:
-            yield Loss(host, f"{host}: {lost.reason}", "rig", f"who ended it? Look for the OOM killer on {host}")
+        yield loss_of(run, host) or _inside(run, host)
+
+
+def loss_of(run: RunContext, host: str) -> Loss | None:
+    """Say what became of a host that answered once and cannot be asked any more; None while it can.
+
+    A host that is silent while others are heard is on the cluster's account. When none is heard any more it may as
+    well be the way from here to them, which says nothing about the hosts.
+    """
+    lost = run.fleet.loss(host)
+    if lost is None:
+        return None
+    if not lost.is_cut:
+        return Loss(host, f"{host}: {lost.reason}", "rig", f"who ended it? Look for the OOM killer on {host}")
+    are_heard = any(run.fleet.loss(each.name) is None for each in run.group)
+    said = f"{host}: {lost.reason}: it is down or cut off"
+    return Loss(host, said, "cluster" if are_heard else "rig", f"look at the power, the console and the link of {host}")
 
 
 def _inside(run: RunContext, host: str) -> Loss:

@@ -1,7 +1,7 @@
 """A workload without torch: counts steps, writes step logs and CPU traces like the real one, and can misbehave.
 
 usage: sample_workload.py [--ranks N] [--steps N] [--step-ms MS] [--exit CODE] [--hang-at STEP] [--no-traces]
-       [--pid-file FILE] [--ignore-term]
+       [--pid-file FILE] [--ignore-term] [--rank RANK] [--early-traces]
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 PROFILED = 4
@@ -29,6 +30,8 @@ def main() -> int:
     parser.add_argument("--no-traces", action="store_true")
     parser.add_argument("--pid-file", type=Path)
     parser.add_argument("--ignore-term", action="store_true")
+    parser.add_argument("--rank", type=int, help="write for this one of the ranks only")
+    parser.add_argument("--early-traces", action="store_true", help="write traces before the first step")
     options = parser.parse_args()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     if options.ignore_term:
@@ -37,19 +40,21 @@ def main() -> int:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
         options.pid_file.write_text(f"{os.getpid()} {child.pid}", "utf-8")
     out = Path("out")
-    logs = [step_log(out, rank) for rank in range(options.ranks)]
+    ranks = range(options.ranks) if options.rank is None else [options.rank]
+    logs = {rank: step_log(out, rank) for rank in ranks}
+    if options.early_traces:
+        write_traces(out, ranks, options.ranks)
     for step in range(options.steps):
         if step == options.hang_at:
             hang()
         time.sleep(options.step_ms / 1000)
-        for rank, path in enumerate(logs):
+        for rank, path in logs.items():
             add_step(path, rank, options.ranks, step, options.step_ms)
         beat = {"aorta": "step", "step": step, "max_steps": options.steps, "loss": 1 / (step + 1), "step_ms": 1.0}
         print(json.dumps(beat), flush=True)
-    if not options.no_traces:
-        for rank in range(options.ranks):
-            write_trace(out, rank, options.ranks)
-    for rank, path in enumerate(logs):
+    if not options.no_traces and not options.early_traces:
+        write_traces(out, ranks, options.ranks)
+    for rank, path in logs.items():
         with path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"final": True, "rank": rank, "world_size": options.ranks, "exit": "completed"}))
             stream.write("\n")
@@ -81,6 +86,11 @@ def add_step(path: Path, rank: int, ranks: int, step: int, step_ms: float) -> No
     }
     with path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
+
+
+def write_traces(out: Path, ranks: Iterable[int], world_size: int) -> None:
+    for rank in ranks:
+        write_trace(out, rank, world_size)
 
 
 def write_trace(out: Path, rank: int, ranks: int) -> None:
