@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import AortaError
+from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.evidence import weigh
 from pytest_aorta.run.interruption import Interrupted
@@ -183,7 +184,8 @@ class Pipeline:
             return StageRecord(name=stage.test, outcome="interrupted", reason=reason, failure="unmeasured")
         except (AortaError, OSError) as error:
             log.error("%s: %s", stage.test, error)
-            return _failed(stage, COULD_NOT_MEASURE + _sentence(error), "unmeasured")
+            failed = _failed(stage, COULD_NOT_MEASURE + _sentence(error), "unmeasured")
+            return failed.model_copy(update={"checks": tuple(_by_host(stage, error))})
         except Exception as error:
             log.exception("%s: unexpected", stage.test)
             sentence = f"{type(error).__name__}: {error}; this is a defect of pytest-aorta, the log has its traceback"
@@ -232,6 +234,20 @@ def _skipped(stage: Stage, reason: str) -> StageRecord:
 
 def _failed(stage: Stage, reason: str, kind: FailureKind) -> StageRecord:
     return StageRecord(name=stage.test, outcome="failed", reason=reason, failure=kind)
+
+
+def _by_host(stage: Stage, error: AortaError | OSError) -> Iterator[Check]:
+    """Give what failed on which hosts: the sentence is for people, the verdict names hosts to programs."""
+    causes: dict[str, str] = {}
+    if isinstance(error, FleetError):
+        causes = {host: str(each) for host, each in error.by_host.items()}
+    elif isinstance(error, ContainerError):
+        causes = {host: f"{host}: {why}" for host, why in error.by_host.items()}
+    elif isinstance(error, HostError):
+        causes = {error.host: str(error)}
+    for host, cause in causes.items():
+        label = f"[{stage.label}] (host={host})"
+        yield Check(label=label, state="failed", fault="rig", host=host, subtest=False, reason=cause)
 
 
 def bare(reason: str) -> str:

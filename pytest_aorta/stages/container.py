@@ -21,6 +21,7 @@ from pytest_aorta.stages.command import python_command
 
 GIVE_SECONDS = 600
 MEMLOCK = "memlock=-1"
+GIVEN_BACK = "ownership given back"
 
 
 def start_containers(
@@ -34,7 +35,7 @@ def start_containers(
         log.info("%s: %s", host, text)
     _enter(run, work_dirs)
     owners = {host: (int(answer["uid"]), int(answer["gid"])) for host, answer in facts.items()}
-    run.on_teardown("ownership given back", lambda: _give_back(run, work_dirs, owners))
+    run.on_teardown(GIVEN_BACK, lambda: _give_back(run, work_dirs, owners))
     return described
 
 

@@ -9,6 +9,7 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Removed
+from pytest_aorta.stages.container import GIVEN_BACK
 
 
 def tear_down(run: RunContext) -> Removed:
@@ -23,11 +24,17 @@ def tear_down(run: RunContext) -> Removed:
             fault="rig",
             subtest=False,
             reason=problem,
-            next_step=f"run `aorta clean {run.folder.run_id}` when the host answers again",
+            next_step=_next_step(problem, run.folder.run_id),
         )
         for problem in problems
     )
     return Removed(what=tuple(done), checks=checks)
+
+
+def _next_step(problem: str, run_id: str) -> str:
+    if problem.startswith(GIVEN_BACK):
+        return "give the files to their user by hand; does a file server refuse root, or is a file protected (lsattr)?"
+    return f"run `aorta clean {run_id}` when the host answers again"
 
 
 def plan(settings: Settings) -> Iterator[Step]:

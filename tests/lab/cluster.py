@@ -91,4 +91,5 @@ class Cluster(Rig):
 
     def assert_nothing_left(self) -> None:
         """Require that no host has anything of ours."""
-        assert {host.name: self.left_on(host) for host in self.lab.hosts} == {name: [] for name in self.names}
+        left = {host.name: self.left_on(host) for host in self.lab.hosts}
+        assert not any(left.values()), left

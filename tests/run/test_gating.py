@@ -11,7 +11,7 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.load import load
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.bare import Bare
-from pytest_aorta.errors import CommandFailed, StageError
+from pytest_aorta.errors import CommandFailed, FleetError, StageError
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder, new_run_id
@@ -186,6 +186,19 @@ def test_skip_reason_names_the_root_cause_and_not_the_last_skip(run: RunContext)
 
     assert found["launch"] == "could not measure: a: no space left"
     assert found["report"] == "a prior lifecycle stage failed: launch: a: no space left"
+
+
+def test_hosts_of_an_error_are_checks_on_the_rigs_account(run: RunContext) -> None:
+    script = Script()
+    script.does["launch"] = FleetError({host: CommandFailed(host, "no space left") for host in ("b", "c")})
+
+    outcomes(run, script)
+
+    checks = read(run.folder).stages["launch"].checks
+    assert [(check.host, check.reason, check.fault, check.subtest) for check in checks] == [
+        ("b", "b: no space left", "rig", False),
+        ("c", "c: no space left", "rig", False),
+    ]
 
 
 def test_bad_measurement_and_broken_rig_are_worded_apart(run: RunContext) -> None:
