@@ -150,7 +150,7 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
     if now - watch.ranks_at > (RANKS_EVERY_SECONDS if len(watch.ranks) >= expected else 0.4):
         watch.ranks_at = now
         look_at_processes(run, watch, phase)
-    _fail_fast(watch, phase, now)
+    fail_fast(watch, phase, now)
     if not phase.given_up and watch.silent_s > watch.stall_limit_s:
         _stall(run, watch, phase)
 
@@ -177,15 +177,18 @@ def _descendants(answer: Answer, name: str) -> list[dict[str, Any]]:
     return list(group.get("descendants", ()))
 
 
-def _fail_fast(watch: Watch, phase: Phase, now: float) -> None:
-    noticed = watch.heeds_notices and any(seen.was_noticed for seen in watch.failures.values())
-    if not (phase.failed or phase.lost or noticed):
+def fail_fast(watch: Watch, phase: Phase, now: float) -> None:
+    """Give the phase up when others still run a grace after the first failure, be it a notice of torchrun's only."""
+    noticed = [host for host, seen in watch.failures.items() if seen.was_noticed] if watch.heeds_notices else []
+    ended = phase.failed or phase.lost
+    if not (ended or noticed):
         return
     watch.failed_at = watch.failed_at or now
     grace = watch.settings.config.failure_grace_seconds
     if now - watch.failed_at > grace:
         running = phase.running
-        phase.given_up = f"{', '.join(running)} still ran {grace:g} s after the first failure and was ended"
+        where = "" if ended else f" (on {', '.join(noticed)})"
+        phase.given_up = f"{', '.join(running)} still ran {grace:g} s after the first failure{where} and was ended"
 
 
 def _stall(run: RunContext, watch: Watch, phase: Phase) -> None:

@@ -1,0 +1,46 @@
+"""Watching a phase: who is waited for after a failure, and how that is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_aorta.config.load import load
+from pytest_aorta.stages.phase import Phase
+from pytest_aorta.stages.watch import Watch, fail_fast
+
+CONFIG = Path(__file__).parents[2] / "configs" / "local_cpu.json"
+NOTICE = "E1129 17:31:30.120000 77 torch/x/api.py:1002] failed (exitcode: 13) local_rank: 0 (pid: 5) of binary: python"
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Watch:
+    return Watch(load(CONFIG, output=tmp_path))
+
+
+def given_up(watch: Watch, phase: Phase) -> str:
+    fail_fast(watch, phase, 100.0)
+    grace = watch.settings.config.failure_grace_seconds
+    fail_fast(watch, phase, 100.0 + grace)
+    assert phase.given_up == ""
+    fail_fast(watch, phase, 100.5 + grace)
+    return phase.given_up
+
+
+def test_nobody_is_ended_without_a_failure(watch: Watch) -> None:
+    assert given_up(watch, Phase("benchmark", ("a", "b"), exits={"a": 0})) == ""
+
+
+def test_who_still_runs_is_named(watch: Watch) -> None:
+    phase = Phase("benchmark", ("a", "b"), exits={"b": 13})
+
+    assert given_up(watch, phase) == "a still ran 30 s after the first failure and was ended"
+
+
+def test_a_notice_without_an_end_says_where_the_failure_was(watch: Watch) -> None:
+    watch.lines("b", [NOTICE])
+
+    assert given_up(watch, Phase("benchmark", ("a", "b"))) == (
+        "a, b still ran 30 s after the first failure (on b) and was ended"
+    )
