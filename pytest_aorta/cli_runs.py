@@ -14,16 +14,19 @@ from pytest_aorta.config.cluster import Cluster
 from pytest_aorta.config.load import load
 from pytest_aorta.errors import AortaError, ConfigError
 from pytest_aorta.metric import Metric
+from pytest_aorta.reporting.deck_page import DECK, PAGE, DeckPlace
 from pytest_aorta.reporting.terminal import summary
 from pytest_aorta.reporting.text import one_line
 from pytest_aorta.run.cleaning import Cleaned, is_left_over, why_not
 from pytest_aorta.run.cleaning import clean as clean_run
 from pytest_aorta.run.conclusion import view_of, without_cause
+from pytest_aorta.run.deck import draw
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.record import RunRecord, find_runs, read
 from pytest_aorta.run.schema import DOCUMENTS, DocumentKind, schema_text
 from pytest_aorta.run.sweeping import sweep
 from pytest_aorta.suite.opening import DEFAULT_OUTPUT, find_run
+from pytest_aorta.table import STAGES
 
 _LEAST_PREFIX = 8
 
@@ -67,15 +70,28 @@ def list_runs(output_dir: Path) -> None:
 
 @runs.command()
 @click.argument("run")
-@output_option
+@click.option("--html", "as_page", is_flag=True, help="Draw the Run Deck again, a page and its JSON; open nothing.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_OUTPUT,
+    show_default=True,
+    help="Where run folders are (the configuration's output_dir); beside --html, a FILE.html to write the deck to, by "
+    "default in the run folder.",
+)
 @reports_option
-def show(run: str, output_dir: Path, report_dir: Path) -> None:
+def show(run: str, as_page: bool, output: Path, report_dir: Path) -> None:
     """Show a run: its verdict, stages and metrics. RUN is an id, a unique prefix, a folder, or `last`.
 
-    Example: aorta runs show last
+    Example: aorta runs show last --html --output deck.html
     """
+    is_page = as_page and output.suffix.lower() in {".html", ".htm"}
+    output_dir = Path(DEFAULT_OUTPUT) if is_page else output
     folder = find_run(run, report_dir.absolute(), output_dir.absolute(), asked="RUN")
     record = read(folder)
+    if as_page:
+        _draw(record, folder, output if is_page else folder.path / PAGE)
+        return
     view = view_of(record, folder)
     click.echo(f"run {record.run_id} ({record.state}), {record.created}, aorta_{record.suite}")
     for stage in view.stages:
@@ -90,7 +106,7 @@ def show(run: str, output_dir: Path, report_dir: Path) -> None:
 @runs.command()
 @click.argument("kind", type=click.Choice(list(DOCUMENTS)))
 def schema(kind: DocumentKind) -> None:
-    """Print the JSON schema of a document in the run folder.
+    """Print the JSON schema of a document of a run.
 
     Example: aorta runs schema metrics
     """
@@ -151,6 +167,17 @@ def clean(
         click.echo(f"hosts of {cluster_file}")
         good = _tell(sweep(cluster)) and good
     sys.exit(not good)
+
+
+def _draw(record: RunRecord, folder: RunFolder, page: Path) -> None:
+    """Draw a stored run's deck, and say where it is."""
+    deck = DeckPlace(page, {stage.test: stage.label for stage in STAGES})
+    if not page.exists() and (taken := [path for path in deck.beside if path.exists()]):
+        raise ConfigError(f"{taken[0]} is there already and would be overwritten; name another page than {page}")
+    if why := draw(record, folder, deck):
+        raise AortaError(f"{page}: {why}")
+    click.echo(f"{DECK}: {page}")
+    click.echo(f"its JSON: {deck.data}")
 
 
 def _cluster(path: Path) -> Cluster:

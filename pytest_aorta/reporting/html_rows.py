@@ -79,7 +79,7 @@ def subtest_table(checks: Sequence[Check]) -> str:
     if not checks:
         return ""
     shown, num_folded = _fold(checks)
-    return _render("checks.jinja", checks=shown, num_folded=num_folded)
+    return render("checks.jinja", checks=shown, num_folded=num_folded)
 
 
 def summary_prefix(view: RunView, *, log_pages: Sequence[str] = (), pages_folder: str = "") -> str:
@@ -93,7 +93,7 @@ def summary_prefix(view: RunView, *, log_pages: Sequence[str] = (), pages_folder
     for name, metric in view.metrics.items():
         if metric.value is None:
             unmeasured.setdefault(metric.why, []).append(name)
-    return _render("summary.jinja", view=view, links=links, gates=gates, num_folded=num_folded, unmeasured=unmeasured)
+    return render("summary.jinja", view=view, links=links, gates=gates, num_folded=num_folded, unmeasured=unmeasured)
 
 
 def log_page(
@@ -102,7 +102,7 @@ def log_page(
     """Give the log page of a stage, and whether it was cut so that the full text must stand beside it."""
     cut = [(name, *cut_middle(text, max_chars)) for name, text in sections]
     was_cut = any(omitted for _, _, omitted in cut)
-    page = _render(
+    page = render(
         "log_page.jinja",
         node_id=node_id,
         sections=[(name, text) for name, text, _ in cut],
@@ -166,7 +166,8 @@ def _environment() -> Environment:
     return environment
 
 
-def _render(template: str, **values: Any) -> str:
+def render(template: str, **values: Any) -> str:
+    """Fill a template; every value is cleaned and escaped."""
     return _ENVIRONMENT.get_template(template).render(**values).strip()
 
 

@@ -1,4 +1,4 @@
-"""JSON schemas of the documents in a run folder; those in docs/schema are made by this module."""
+"""JSON schemas of the documents of a run; those in docs/schema are made by this module."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from pytest_aorta.reporting.deck_document import DeckDocument
 from pytest_aorta.reporting.json_report import BenchmarkReport, VerdictReport
 from pytest_aorta.run.folder import MetricsFile
 from pytest_aorta.run.record import RunRecord
 
-DocumentKind = Literal["run", "metrics", "aorta_benchmark_report", "verdict"]
+DocumentKind = Literal["run", "metrics", "aorta_benchmark_report", "verdict", "deck"]
 DOCUMENTS: dict[DocumentKind, type[BaseModel]] = {
     "run": RunRecord,
     "metrics": MetricsFile,
     "aorta_benchmark_report": BenchmarkReport,
     "verdict": VerdictReport,
+    "deck": DeckDocument,
 }
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from pytest_aorta.checks import Check
 from pytest_aorta.reporting import html_rows
+from pytest_aorta.reporting.deck_page import DECK, NAME, PAGE, DeckPlace, deck_links
 from pytest_aorta.reporting.json_report import write_text
 from pytest_aorta.reporting.model import RunView, StageRow, title
 from pytest_aorta.reporting.text import clean, cut_middle, one_line
@@ -22,6 +23,7 @@ from pytest_aorta.suite.rows import failure_text, is_subtest, subtest_label
 
 _log = logging.getLogger(__name__)
 _REASON_COLUMN = 3
+_OWN_PAGES = ("test_*.html", "test_*.log", f"{NAME}.*")
 _MAX_FAILURE_CHARS = 16 * 1024
 
 
@@ -72,10 +74,15 @@ class HtmlRows:
         self._view = view
         self._rows = rows
         self._redact = redact
+        self._report = report
         self._folder = report.parent / f"{suite}_html"
         self._nodes: dict[str, _Node] = {}
         self._pages: list[str] = []
         self._data: ReportData | None = None
+
+    def deck(self, labels: Mapping[str, str], log: Path | None) -> DeckPlace:
+        """Give where the Run Deck stands: in the folder beside the report."""
+        return DeckPlace(self._folder / PAGE, labels, html=self._report, log=log)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_report_title(self, report: ReportData) -> None:
@@ -140,6 +147,8 @@ class HtmlRows:
         view = self._view()
         if view is None:
             return
+        if DECK in dict(view.paths):
+            prefix.append(deck_links(self._folder.name))
         fragment = html_rows.summary_prefix(view, log_pages=self._pages, pages_folder=self._folder.name)
         prefix.append(fragment)
         if self._data is not None:
@@ -173,7 +182,7 @@ class HtmlRows:
     def _forget_earlier_pages(self) -> None:
         """Remove the log pages of an earlier session, now that something of this one is reported."""
         try:
-            for old in (*self._folder.glob("test_*.html"), *self._folder.glob("test_*.log")):
+            for old in (old for names in _OWN_PAGES for old in self._folder.glob(names)):
                 old.unlink(missing_ok=True)
         except OSError as error:
             _log.warning("log pages of an earlier session stay in %s (%s)", self._folder, error.strerror)

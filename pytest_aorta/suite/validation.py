@@ -14,6 +14,7 @@ from pytest_aorta.plugin import Activation
 from pytest_aorta.reporting.json_report import host_lines, sort_hosts, verdict_document, write_json, write_text
 from pytest_aorta.reporting.model import RunView
 from pytest_aorta.run.conclusion import conclude, stage_row, view_of, with_stored, write_documents
+from pytest_aorta.run.deck import with_deck
 from pytest_aorta.run.gating import Pipeline, Stage
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.record import Judgement, RunRecord, StageRecord, Verdict, now
@@ -62,6 +63,7 @@ class Validation:
         self._exit_code: int | pytest.ExitCode = 0
         self._unwritten = ""
         self._view: RunView | None = None
+        self._html: HtmlRows | None = None
         self._register()
 
     def header(self) -> list[str]:
@@ -235,24 +237,27 @@ class Validation:
 
     def _close(self, pipeline: Pipeline, verdict: Verdict, sentence: str) -> None:
         run = pipeline.run
+        shown = run.record.document
         try:
             if self._opened.stored is None:
                 run.record.close(verdict, sentence)
                 write_documents(run)
             else:
-                self._view = self._judged(pipeline, verdict, sentence)
+                shown = self._judged(pipeline, verdict, sentence)
         except OSError as error:
             log.error("the record could not be written: %s", error)
             sentence = f"{sentence}; and the record could not be written: {error}"
             run.record.document.verdict, run.record.document.sentence = verdict, sentence
-        if self._view is None:
-            self._view = view_of(run.record.document, run.folder, paths=self._reports.paths())
+        self._view = view_of(shown, run.folder, paths=self._reports.paths())
+        if self._html is not None:
+            labels = {stage.test: stage.label for stage in self._stages}
+            self._view = with_deck(self._view, shown, run.folder, self._html.deck(labels, self._reports.log))
         try:
             self._write_lists(self._view)
         except OSError as error:
             log.error("%s could not be written: %s", self._reports.folder, error)
 
-    def _judged(self, pipeline: Pipeline, verdict: str, sentence: str) -> RunView:
+    def _judged(self, pipeline: Pipeline, verdict: str, sentence: str) -> RunRecord:
         run = pipeline.run
         stages = tuple(pipeline.outcomes.values())
         run.record.judged(
@@ -263,7 +268,7 @@ class Validation:
                 gates=tuple(gate.model_dump(mode="json") for gate in run.settings.config.gates),
             )
         )
-        shown = RunRecord.model_validate(
+        return RunRecord.model_validate(
             {
                 **run.record.document.model_dump(mode="json"),
                 "plan": self._plan(),
@@ -272,7 +277,6 @@ class Validation:
                 "stages": {stage.name: stage.model_dump(mode="json") for stage in stages},
             }
         )
-        return view_of(shown, run.folder, paths=self._reports.paths())
 
     def _plan(self) -> tuple[str, ...]:
         chosen = self._selected if self._opened.stored else self._stages
@@ -302,14 +306,14 @@ class Validation:
         plugins.register(rows, "aorta-rows")
         plugins.register(JUnitProperties(lambda: self._view, reports.gates, own_file=reports.own_junit), "aorta-junit")
         if reports.html is not None and plugins.has_plugin("html"):
-            html = HtmlRows(
+            self._html = HtmlRows(
                 self._config,
                 self._opened.report_stem,
                 lambda: self._view,
                 rows.by_nodeid,
                 redact=lambda text: scrub(text, secrets),
             )
-            plugins.register(html, "aorta-html")
+            plugins.register(self._html, "aorta-html")
 
 
 def _report_checks(outcome: StageRecord, subtests: pytest.Subtests) -> None:

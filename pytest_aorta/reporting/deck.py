@@ -1,0 +1,436 @@
+"""The Run Deck: what a run came to, as the document that its page is drawn from. It renders and never judges."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pytest_aorta.checks import COUNTS, Check, GateKind
+from pytest_aorta.metric import Metric
+from pytest_aorta.reporting import deck_ranks
+from pytest_aorta.reporting.deck_document import (
+    DeckCell,
+    DeckDatasets,
+    DeckDocument,
+    DeckEnvironmentRow,
+    DeckFailure,
+    DeckKernelLine,
+    DeckMatrix,
+    DeckMatrixRow,
+    DeckMetric,
+    DeckPanel,
+    DeckProfile,
+    DeckProvenance,
+    DeckReport,
+    DeckSpec,
+    DeckStage,
+    DeckSteps,
+    DeckStraggler,
+    DeckSummary,
+    DeckSweep,
+    DeckTable,
+    GateVerdict,
+    Status,
+    ThresholdsState,
+)
+from pytest_aorta.reporting.model import RunView
+from pytest_aorta.reporting.text import one_line
+
+ABSENT = "—"
+PREFIX = "training."
+DEFAULT_CELL = "default"
+FOOTER = "The Run Deck is drawn from the run's stored results. It judges nothing and changes no outcome."
+ALL_PASSED = "No stage failed"
+SOME_FAILED = "Failures: see the pytest report"
+
+# Tier -> the threshold that fills it, in the order in which they are shown.
+TIERS: Mapping[str, str] = {
+    "iteration_time": "max_avg_iteration_ms",
+    "compute_ratio": "min_compute_ratio",
+    "overlap_ratio": "min_overlap_ratio",
+    "rank_balance": "max_time_variance_ratio",
+}
+RECORD_TIER = "record"
+GATES_TIER = "gates"
+
+PANELS: Mapping[str, str] = {
+    "next-steps": "What to do next",
+    "run-card": "Run",
+    "lifecycle": "Lifecycle timeline",
+    "gates": "Threshold gates",
+    "cells": "Benchmark result",
+    "ranks": "Per-rank breakdown",
+    "results": "Full results",
+    "steps": "Step times",
+    "kernel-log": "Kernel log",
+    "environment": "Environment",
+}
+
+_TALLY = re.compile(r" \(\d+ of \d+ gates .*\)$", re.DOTALL)
+HEADLINE = "avg_iteration_time_ms"
+_METRICS = (
+    "avg_iteration_time_ms",
+    "std_iteration_time_ms",
+    "min_iteration_time_ms",
+    "max_iteration_time_ms",
+    "time_variance_ratio",
+    "avg_compute_time_ms",
+    "avg_comm_time_ms",
+    "avg_compute_ratio",
+    "avg_comm_ratio",
+    "avg_overlap_ratio",
+    "ranks",
+)
+_COLUMNS: Mapping[str, str] = {
+    "Ranks": "ranks",
+    "Avg iter (ms)": "avg_iteration_time_ms",
+    "Iter std across ranks (ms)": "std_iteration_time_ms",
+    "Min rank iter (ms)": "min_iteration_time_ms",
+    "Max rank iter (ms)": "max_iteration_time_ms",
+    "Time variance": "time_variance_ratio",
+    "Compute (ms)": "avg_compute_time_ms",
+    "Comm time (ms)": "avg_comm_time_ms",
+    "Compute ratio": "avg_compute_ratio",
+    "Comm ratio": "avg_comm_ratio",
+    "Overlap ratio": "avg_overlap_ratio",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A configured threshold or gate; `name` is the threshold's key, or the metric of a gate."""
+
+    name: str
+    metric: str
+    kind: GateKind
+    value: float
+    tolerance: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeckFacts:
+    """Everything that a deck is made of.
+
+    `result_source` is None when nothing was parsed. `labels` are the stages' labels by test name, `evaluated` tells
+    whether the thresholds stage came to a judgement.
+    """
+
+    view: RunView
+    mode: str
+    cell_id: str = ""
+    workload: str = ""
+    image: str = ""
+    hosts: tuple[str, ...] = ()
+    ranks_per_host: int = 1
+    nccl_channels: int | None = None
+    rccl_branch: str = ""
+    result_source: str | None = None
+    limits: tuple[Limit, ...] = ()
+    enforced: bool = False
+    evaluated: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    failures: tuple[DeckFailure, ...] = ()
+    straggler: DeckStraggler | None = None
+    kernel_log: tuple[DeckKernelLine, ...] = ()
+    host_environment: tuple[DeckEnvironmentRow, ...] = ()
+    steps: DeckSteps | None = None
+    provenance: DeckProvenance
+    generated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A limit beside what came of it; `tier` is where it counts."""
+
+    limit: Limit
+    verdict: GateVerdict
+    actual: float | None
+    unit: str
+    reason: str
+
+    @property
+    def status(self) -> Status:
+        return "record" if self.verdict == "not evaluated" else self.verdict
+
+    @property
+    def tier(self) -> str:
+        return next((tier for tier, key in TIERS.items() if key == self.limit.name), GATES_TIER)
+
+
+def build_deck(facts: DeckFacts) -> DeckDocument:
+    """Make the deck of a run."""
+    view = facts.view
+    has_result = facts.result_source is not None
+    values = _values(view.metrics) if has_result else {}
+    gate_ran = facts.enforced and facts.evaluated and has_result
+    state: ThresholdsState = "record-only" if not facts.enforced else "enforced" if gate_ran else "not evaluated"
+    judged = tuple(_judge(limit, facts, state) for limit in facts.limits)
+    cells = (_cell(facts, judged, values, gate_ran=gate_ran),) if has_result else ()
+    ranks = deck_ranks.Ranks.of(view.metrics, facts.hosts, facts.ranks_per_host) if has_result else deck_ranks.NO_RANKS
+    failed = sum(one.verdict == "fail" for one in judged)
+    document = DeckDocument(
+        generated_at=facts.generated_at.astimezone(UTC).isoformat(timespec="seconds"),
+        cvs_version=facts.provenance.cvs_version,
+        overall_status=_overall(cells, gate_ran=gate_ran),
+        thresholds_state=state,
+        report=DeckReport(
+            title="Aorta Run Deck",
+            subtitle=f"{facts.mode} benchmark summary",
+            footer=FOOTER,
+            metric_tier_order=_tiers(judged),
+            headline_metric=PREFIX + HEADLINE,
+            session_lifecycle_labels=dict(facts.labels),
+        ),
+        run_card_display=tuple(_run_card(facts, judged, state)),
+        run_card_notes=tuple(one_line(note) for note in view.notes),
+        provenance=facts.provenance,
+        lifecycle=_lifecycle(facts),
+        stages=_stages(facts),
+        cells=cells,
+        gate_matrix=DeckMatrix(
+            tiers=_tiers(judged),
+            rows=tuple(DeckMatrixRow(cell_id=cell.cell_id, values=cell.tiers) for cell in cells),
+        ),
+        results_table=_results(facts, values) if has_result else DeckTable(headers=(), rows=()),
+        datasets=DeckDatasets(
+            training_sweep=DeckSweep(
+                cells=cells, metric_charts=ranks.charts(), time_split=ranks.time_split(), steps=facts.steps
+            )
+        ),
+        panels=(),
+        deck_profile=DeckProfile(name="aorta", metric_prefix=PREFIX),
+        summary=DeckSummary(
+            verdict=view.verdict,
+            sentence=one_line(view.sentence),
+            first_cause=one_line(view.first_cause),
+            next_step=one_line(view.next_step),
+            num_hosts=len(facts.hosts),
+            num_ranks=len(ranks.ranks),
+            num_gates=len(judged),
+            num_gates_failed=failed,
+            not_judged=view.not_judged,
+            failures=facts.failures,
+            straggler=facts.straggler,
+            worst_ranks=ranks.worst(),
+        ),
+        hosts=facts.hosts,
+        ranks_per_host=facts.ranks_per_host,
+        kernel_log=facts.kernel_log,
+        environment=tuple((name, value) for name, value, _ in view.environment),
+        host_environment=facts.host_environment,
+    )
+    return document.model_copy(update={"panels": _panels(document)})
+
+
+def _panels(deck: DeckDocument) -> tuple[DeckPanel, ...]:
+    """Give the sections that have something to show, in order."""
+    sweep = deck.datasets.training_sweep
+    shown = {
+        "next-steps": bool(deck.summary.failures),
+        "lifecycle": bool(deck.stages),
+        "gates": bool(deck.cells),
+        "cells": bool(deck.cells),
+        "ranks": bool(sweep.metric_charts.series),
+        "results": bool(deck.results_table.rows),
+        "steps": sweep.steps is not None,
+        "kernel-log": bool(deck.kernel_log),
+        "environment": bool(deck.environment or deck.host_environment),
+    }
+    return tuple(DeckPanel(id=name, title=title) for name, title in PANELS.items() if shown.get(name, True))
+
+
+def _overall(cells: Sequence[DeckCell], *, gate_ran: bool) -> Status:
+    if not cells:
+        return "na"
+    if not gate_ran:
+        return "record"
+    return "fail" if any("fail" in cell.tiers.values() for cell in cells) else "pass"
+
+
+def _judge(limit: Limit, facts: DeckFacts, state: ThresholdsState) -> _Judged:
+    """Give what the thresholds stage said of a limit; nothing is judged here."""
+    checks = [check for check in facts.view.gates if _is_of(check, limit)]
+    metric = facts.view.metrics.get(limit.metric)
+    value, unit = (metric.value, metric.unit) if metric is not None else (None, limit.unit)
+    if state != "enforced":
+        return _Judged(limit, "record" if state == "record-only" else "not evaluated", value, unit, "")
+    check = next((one for one in checks if one.failed), checks[0] if checks else None)
+    if check is None:
+        return _Judged(limit, "not evaluated", value, unit, "")
+    verdicts: dict[str, GateVerdict] = {"passed": "pass", "failed": "fail"}
+    return _Judged(limit, verdicts.get(check.state, "not evaluated"), check.actual, check.unit or unit, check.reason)
+
+
+def _is_of(check: Check, limit: Limit) -> bool:
+    name = check.label.partition("metric=")[2].removesuffix(")").partition(", rank=")[0]
+    gate = check.gate
+    return gate is not None and name == limit.name and (gate.kind, gate.limit) == (limit.kind, limit.value)
+
+
+def _tiers(judged: Sequence[_Judged]) -> tuple[str, ...]:
+    own = (GATES_TIER,) if any(one.tier == GATES_TIER for one in judged) else ()
+    return (*TIERS, *own, RECORD_TIER)
+
+
+def _cell(
+    facts: DeckFacts, judged: Sequence[_Judged], values: Mapping[str, float | int], *, gate_ran: bool
+) -> DeckCell:
+    tiers: dict[str, Status] = {}
+    for tier in _tiers(judged):
+        statuses = [one.status for one in judged if one.tier == tier]
+        if tier == RECORD_TIER or not gate_ran:
+            tiers[tier] = "record"
+        else:
+            worst: tuple[Status, ...] = ("fail", "pass", "record")
+            tiers[tier] = next((status for status in worst if status in statuses), "na")
+    by_metric: dict[str, list[_Judged]] = {}
+    for one in judged:
+        by_metric.setdefault(one.limit.metric, []).append(one)
+    metrics = [
+        DeckMetric(metric=PREFIX + name, status=one.status, spec=_spec(one))
+        for name, group in by_metric.items()
+        for one in group
+    ]
+    metrics += [
+        DeckMetric(metric=PREFIX + name, status="record", spec=None) for name in values if name not in by_metric
+    ]
+    return DeckCell(
+        cell_id=facts.cell_id or DEFAULT_CELL,
+        actuals={PREFIX + name: value for name, value in values.items()},
+        tiers=tiers,
+        metrics=tuple(metrics),
+    )
+
+
+def _spec(one: _Judged) -> DeckSpec:
+    limit = one.limit
+    return DeckSpec(
+        name=limit.name,
+        kind=limit.kind,
+        value=limit.value,
+        tolerance=limit.tolerance,
+        unit=one.unit,
+        actual=_finite(one.actual),
+        verdict=one.verdict,
+        reason=untallied(one.reason),
+    )
+
+
+def untallied(reason: str) -> str:
+    """Give a gate's reason without the tally that every failing gate carries."""
+    return one_line(_TALLY.sub("", reason))
+
+
+def _values(metrics: Mapping[str, Metric]) -> dict[str, float | int]:
+    """Give the documented metrics that were measured, by name; times in ms, ratios as fractions."""
+    found: dict[str, float | int] = {}
+    for name in _METRICS:
+        metric = metrics.get(name)
+        value = _finite(metric.value) if metric is not None else None
+        if value is not None:
+            found[name] = value
+    shares = {"avg_compute_time_ms": "avg_compute_ratio", "avg_comm_time_ms": "avg_comm_ratio"}
+    for name, share in shares.items():
+        times = deck_ranks.times_ms(metrics, share) if share in found else {}
+        known = [time for time in times.values() if time is not None]
+        if known:
+            found[name] = math.fsum(known) / len(known)
+    iteration = metrics.get(HEADLINE)
+    if iteration is not None and iteration.per_rank:
+        found["ranks"] = len(iteration.per_rank)
+    return {name: found[name] for name in _METRICS if name in found}
+
+
+def _results(facts: DeckFacts, values: Mapping[str, float | int]) -> DeckTable:
+    """Give the one row of results; a dash where something is absent."""
+    about: dict[str, str | float | int] = {
+        "Model": facts.cell_id or DEFAULT_CELL,
+        "Nodes": len(facts.hosts),
+        "GPUs/node": facts.ranks_per_host,
+        "NCCL channels": ABSENT if facts.nccl_channels is None else facts.nccl_channels,
+        "RCCL branch": facts.rccl_branch or ABSENT,
+    }
+    row = (*about.values(), *(values.get(name, ABSENT) for name in _COLUMNS.values()))
+    return DeckTable(headers=(*about, *_COLUMNS), rows=(row,))
+
+
+def _run_card(facts: DeckFacts, judged: Sequence[_Judged], state: ThresholdsState) -> list[tuple[str, str, bool]]:
+    provenance = facts.provenance
+    rows = [
+        ("Workload", facts.workload or ABSENT, False),
+        ("Framework", "Aorta", False),
+        ("Image", facts.image or ABSENT, False),
+    ]
+    if facts.result_source is not None:
+        rows += [
+            ("Nodes", str(len(facts.hosts)), False),
+            ("GPUs/node", str(facts.ranks_per_host), False),
+            ("NCCL channels", ABSENT if facts.nccl_channels is None else str(facts.nccl_channels), False),
+            ("RCCL branch", facts.rccl_branch or ABSENT, False),
+        ]
+    rows.append(("Metrics source", facts.result_source or ABSENT, False))
+    rows.append(("Thresholds", state, False))
+    rows += [(one.limit.name, gate_text(one.limit, one.verdict, one.actual, one.unit), False) for one in judged]
+    bad = any(stage.outcome in {"failed", "interrupted"} for stage in facts.view.stages)
+    rows.append(("Pytest stages", SOME_FAILED if bad else ALL_PASSED, False))
+    for label, href in (("Pytest report", provenance.pytest_html_href), ("Run log", provenance.log_file_href)):
+        rows.append((label, href or ABSENT, bool(href)))
+    rows.append(("CVS version", provenance.cvs_version, False))
+    rows.append(("Generated", f"{facts.generated_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC", False))
+    optional = {
+        "Run": provenance.run_id,
+        "Config file": provenance.config_file,
+        "Cluster file": provenance.cluster_file,
+        "Git commit": provenance.git_commit,
+    }
+    return rows + [(label, value, False) for label, value in optional.items() if value]
+
+
+def gate_text(limit: Limit, verdict: GateVerdict, actual: float | None, unit: str) -> str:
+    """Give a limit in one line: `PASS · 12,345.68 ms (limit ≤ 12,500.00 ms)`."""
+    sign = {"max": "≤ ", "min": "≥ ", "within": ""}[limit.kind]
+    value = write_quantity(limit.value, unit, limit.metric)
+    spread = f" ± {write_quantity(limit.tolerance, unit, limit.metric)}" if limit.tolerance is not None else ""
+    return f"{verdict.upper()} · {write_quantity(actual, unit, limit.metric)} (limit {sign}{value}{spread})"
+
+
+def write_quantity(value: float | None, unit: str, name: str = "") -> str:
+    """Write a value for people: two decimals with a unit, four without, counts whole, thousands apart, else `n/a`."""
+    if value is None or not math.isfinite(value):
+        return "n/a"
+    if name.startswith(COUNTS) and value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.2f} {unit}" if unit else f"{value:,.4f}"
+
+
+def _lifecycle(facts: DeckFacts) -> dict[str, float]:
+    """Give the seconds of each stage that was done, by label, to the millisecond."""
+    done = {"passed", "failed", "interrupted"}
+    return {
+        facts.labels.get(stage.name, stage.name): round(stage.seconds, 3)
+        for stage in facts.view.stages
+        if stage.outcome in done and stage.seconds > 0
+    }
+
+
+def _stages(facts: DeckFacts) -> tuple[DeckStage, ...]:
+    ran = {"passed", "failed", "interrupted"}
+    return tuple(
+        DeckStage(
+            name=stage.name,
+            label=facts.labels.get(stage.name, stage.name),
+            outcome=stage.outcome,
+            verdict=stage.verdict,
+            seconds=round(stage.seconds, 3) if stage.outcome in ran else None,
+            reason=one_line(stage.reason),
+        )
+        for stage in facts.view.stages
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
