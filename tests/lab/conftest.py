@@ -13,6 +13,8 @@ import pytest
 from tests.lab.lab import Lab
 from tests.lab.services import find_hindrance
 
+pytest.register_assert_rewrite("tests.lab.broken", "tests.lab.cluster")
+
 MakeLab = Callable[..., Lab]
 DEFAULT_NUM_HOSTS = 2
 
