@@ -88,14 +88,14 @@ def decide(
             refused[host] = why
         steps[host] = Step("create", each)
     if refused:
-        raise ContainerError(f"could not start the container: {by_host(refused)}")
+        raise ContainerError(f"could not start the container: {by_host(refused)}", refused)
     return steps
 
 
 def _all_running(found: Mapping[str, Found | None], next_step: str) -> dict[str, Step]:
     absent = {host: _said(each) for host, each in found.items() if each is None or not each.is_running}
     if absent:
-        raise ContainerError(f"the container has to run everywhere and does not: {by_host(absent)}; {next_step}")
+        raise ContainerError(f"the container has to run everywhere and does not: {by_host(absent)}; {next_step}", absent)
     return {host: Step("attach", each) for host, each in found.items()}
 
 
@@ -110,7 +110,7 @@ def _attached_or_started(found: Mapping[str, Found | None]) -> dict[str, Step]:
         if each is not None and (why := _why_not_restarted(each))
     }
     if refused:
-        raise ContainerError(f"could not start the container: {by_host(refused)}")
+        raise ContainerError(f"could not start the container: {by_host(refused)}", refused)
     return {host: Step("create") if each is None else Step("restart", each) for host, each in found.items()}
 
 

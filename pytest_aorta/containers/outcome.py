@@ -30,7 +30,7 @@ class Outcome(Generic[T]):
             if host in self.failed or host not in self.good
         }
         if causes:
-            raise ContainerError(f"could not {what}: {by_host(causes)}")
+            raise ContainerError(f"could not {what}: {by_host(causes)}", causes)
         return {host: self.good[host] for host in hosts}
 
 

@@ -43,7 +43,7 @@ ROWS = (
     Row(
         "1", "the image cannot be pulled on node2", broken.image_cannot_be_pulled,
         Ending(
-            stages="FSSSSSSSSSP", **RIG,
+            stages="FSSSSSSSSSP", **RIG, hosts=("node2",),
             why={
                 "launch": r"could not measure: could not get the image: node2: .*no basic auth credentials; "
                 r"check container\.image, .*"

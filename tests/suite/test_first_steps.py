@@ -10,11 +10,11 @@ AFTER_LAUNCH = "a prior lifecycle stage failed: test_launch_container"
 
 def test_metrics_versions_and_fields_are_told_at_once_with_the_file(rig: Any) -> None:
     gates = [{"metric": "nothing", "kind": "max", "value": 1}]
-    rig.configure(gates=gates, gpus_per_node="two", container={"name": "box", "image": "image:1"})
+    rig.configure(gates=gates, gpus_per_node="two", cluster={"transport": "slurm", "node_dict": {"n": {}}})
 
     output = rig.run(code=4)
 
-    for told in ("gates[0].metric: no metric", "gpus_per_node: seen", "container.runtime.name: docker is not in"):
+    for told in ("gates[0].metric: no metric", "gpus_per_node: seen", "cluster.transport: slurm is not in"):
         assert f"config.json: {told}" in output
 
 
