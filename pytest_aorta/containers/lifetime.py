@@ -95,7 +95,8 @@ def decide(
 def _all_running(found: Mapping[str, Found | None], next_step: str) -> dict[str, Step]:
     absent = {host: _said(each) for host, each in found.items() if each is None or not each.is_running}
     if absent:
-        raise ContainerError(f"the container has to run everywhere and does not: {by_host(absent)}; {next_step}", absent)
+        what = f"the container has to run everywhere and does not: {by_host(absent)}"
+        raise ContainerError(f"{what}; {next_step}", absent)
     return {host: Step("attach", each) for host, each in found.items()}
 
 
