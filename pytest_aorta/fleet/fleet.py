@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import queue
 import threading
 import time
@@ -212,7 +213,10 @@ class Fleet:
         try:
             pipes = self._transports[host].start(self._lease_s, state_dir)
         except OSError as error:
-            raise Unreachable(host, sentence(error)) from error
+            said = sentence(error)
+            if posixpath.basename(state_dir) in str(error.filename):
+                said = f"the folder {error.filename} cannot be written: {error.strerror}"
+            raise Unreachable(host, said) from error
         channel = Channel(host, pipes, self._on_event)
         with self._lock:
             too_late = not self._is_open  # the opening was interrupted and closed meanwhile

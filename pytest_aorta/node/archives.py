@@ -32,26 +32,33 @@ def pack(root: str, files: Sequence[str], archive: str, check: Check = go_on) ->
     folder = os.path.dirname(archive)
     if not os.path.isdir(folder):  # made anew, it would be nobody's work folder
         raise CommandError("failed", f"the folder {folder} is gone, so nothing is packed into it; was it removed?")
-    inside = os.path.realpath(root)
     partial = archive + ".part"
-    refused: dict[str, str] = {}
     with contextlib.suppress(FileNotFoundError):
         os.unlink(partial)
     try:
-        with tarfile.open(partial, "x:gz", compresslevel=COMPRESSION, format=tarfile.PAX_FORMAT) as tar:
-            tar.dereference = True  # a file with two names is packed twice: a hard link is not safe to unpack
-            for name in dict.fromkeys(files):
-                why = _add(tar, root, name, inside)
-                if why:
-                    refused[name] = f"{name!r} below {root} is not packed: {why}"
-                check()
-        count = len(dict.fromkeys(files)) - len(refused)
-        if refused and not count:
-            raise CommandError("failed", next(iter(refused.values())))
-        os.replace(partial, archive)
+        return _pack(root, files, archive, partial, check)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise CommandError("failed", f"the archive of its files cannot be written in {folder}: {why}") from error
     finally:
         if os.path.exists(partial):
             os.unlink(partial)
+
+
+def _pack(root: str, files: Sequence[str], archive: str, partial: str, check: Check) -> Answer:
+    inside = os.path.realpath(root)
+    refused: dict[str, str] = {}
+    with tarfile.open(partial, "x:gz", compresslevel=COMPRESSION, format=tarfile.PAX_FORMAT) as tar:
+        tar.dereference = True  # a file with two names is packed twice: a hard link is not safe to unpack
+        for name in dict.fromkeys(files):
+            why = _add(tar, root, name, inside)
+            if why:
+                refused[name] = f"{name!r} below {root} is not packed: {why}"
+            check()
+    count = len(dict.fromkeys(files)) - len(refused)
+    if refused and not count:
+        raise CommandError("failed", next(iter(refused.values())))
+    os.replace(partial, archive)
     return {
         "path": archive,
         "size": os.path.getsize(archive),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import AortaError
+from pytest_aorta.errors import AortaError, FleetError
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
@@ -93,6 +93,7 @@ def _launch(
         )
     except AortaError as problem:
         error = str(problem)
+        phase.refused = dict(problem.by_host) if isinstance(problem, FleetError) else {}
     finally:
         run.give(execution.model_copy(update={"status": "failed", "duration_seconds": phase.elapsed_s}))
         stop_phase(run, PHASE)
@@ -125,7 +126,7 @@ def _floors(run: RunContext, tree: WorkloadTree) -> dict[str, int]:
     for host in tree.root:
         files = known[host]["files"] if host in known else ()  # a folder that is not there yet has none
         run.folder.write_document(run.folder.inventory(host), {entry["path"]: entry["mtime_ns"] for entry in files})
-    return {host: floor_ns(run.settings, int(clock["wall_ns"])) for host, clock in run.ask(Ask("clock")).items()}
+    return {host: floor_ns(run.settings, int(clock["wall_ns"])) for host, clock in run.ask_inside(Ask("clock")).items()}
 
 
 def _commands(run: RunContext, tree: WorkloadTree, containers: Containers, port: int) -> dict[str, list[str]]:
@@ -149,7 +150,11 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
     settings = watch.settings
     logs = [str(run.folder.phase_log(PHASE, rank)) for rank in range(len(phase.hosts))]
     if error:
-        yield _bad(error, phase, f"see why in {', '.join(logs[:2])}; nothing was measured", fault="rig")
+        look = f"see why in {', '.join(logs[:2])}; nothing was measured"
+        if not phase.refused:
+            yield _bad(error, phase, look, fault="rig")
+        for host, why in phase.refused.items():
+            yield _bad(str(why), phase, look, host, fault="rig")
         return
     found: list[Check] = []
     for host, cause in first_causes(watch.failures, phase.failed).items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_aorta.config.redact import scrub_line
-from pytest_aorta.errors import LeaseLost
+from pytest_aorta.errors import HostError, LeaseLost
 from pytest_aorta.fleet.ask import Ask, Event
 from pytest_aorta.fleet.parallel import in_parallel
 from pytest_aorta.run.context import RunContext, log
@@ -28,6 +28,7 @@ class Phase:
     exits: dict[str, int | None] = field(default_factory=dict)
     signals: dict[str, str | None] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, HostError] = field(default_factory=dict)
     given_up: str = ""
     left_at: float | None = None
 
