@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pytest_aorta.checks import COUNTS, Check, GateKind
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import deck_ranks
 from pytest_aorta.reporting.deck_document import (
@@ -25,16 +23,24 @@ from pytest_aorta.reporting.deck_document import (
     DeckProfile,
     DeckProvenance,
     DeckReport,
-    DeckSpec,
     DeckStage,
     DeckSteps,
     DeckStraggler,
     DeckSummary,
     DeckSweep,
     DeckTable,
-    GateVerdict,
     Status,
     ThresholdsState,
+)
+from pytest_aorta.reporting.deck_gates import (
+    RECORD_TIER,
+    Judged,
+    Limit,
+    finite,
+    gate_text,
+    judgement_of,
+    spec_of,
+    tiers_of,
 )
 from pytest_aorta.reporting.model import RunView
 from pytest_aorta.reporting.text import one_line
@@ -46,15 +52,6 @@ FOOTER = "The Run Deck is drawn from the run's stored results. It judges nothing
 ALL_PASSED = "No stage failed"
 SOME_FAILED = "Failures: see the pytest report"
 
-# Tier -> the threshold that fills it, in the order in which they are shown.
-TIERS: Mapping[str, str] = {
-    "iteration_time": "max_avg_iteration_ms",
-    "compute_ratio": "min_compute_ratio",
-    "overlap_ratio": "min_overlap_ratio",
-    "rank_balance": "max_time_variance_ratio",
-}
-RECORD_TIER = "record"
-GATES_TIER = "gates"
 
 PANELS: Mapping[str, str] = {
     "next-steps": "What to do next",
@@ -69,7 +66,6 @@ PANELS: Mapping[str, str] = {
     "environment": "Environment",
 }
 
-_TALLY = re.compile(r" \(\d+ of \d+ gates .*\)$", re.DOTALL)
 HEADLINE = "avg_iteration_time_ms"
 _METRICS = (
     "avg_iteration_time_ms",
@@ -97,18 +93,6 @@ _COLUMNS: Mapping[str, str] = {
     "Comm ratio": "avg_comm_ratio",
     "Overlap ratio": "avg_overlap_ratio",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A configured threshold or gate; `name` is the threshold's key, or the metric of a gate."""
-
-    name: str
-    metric: str
-    kind: GateKind
-    value: float
-    tolerance: float | None = None
-    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,25 +126,6 @@ class DeckFacts:
     generated_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """A limit beside what came of it; `tier` is where it counts."""
-
-    limit: Limit
-    verdict: GateVerdict
-    actual: float | None
-    unit: str
-    reason: str
-
-    @property
-    def status(self) -> Status:
-        return "record" if self.verdict == "not evaluated" else self.verdict
-
-    @property
-    def tier(self) -> str:
-        return next((tier for tier, key in TIERS.items() if key == self.limit.name), GATES_TIER)
-
-
 def build_deck(facts: DeckFacts) -> DeckDocument:
     """Make the deck of a run."""
     view = facts.view
@@ -168,7 +133,7 @@ def build_deck(facts: DeckFacts) -> DeckDocument:
     values = _values(view.metrics) if has_result else {}
     gate_ran = facts.enforced and facts.evaluated and has_result
     state: ThresholdsState = "record-only" if not facts.enforced else "enforced" if gate_ran else "not evaluated"
-    judged = tuple(_judge(limit, facts, state) for limit in facts.limits)
+    judged = tuple(judgement_of(limit, view, state) for limit in facts.limits)
     cells = (_cell(facts, judged, values, gate_ran=gate_ran),) if has_result else ()
     ranks = deck_ranks.Ranks.of(view.metrics, facts.hosts, facts.ranks_per_host) if has_result else deck_ranks.NO_RANKS
     failed = sum(one.verdict == "fail" for one in judged)
@@ -181,7 +146,7 @@ def build_deck(facts: DeckFacts) -> DeckDocument:
             title="Aorta Run Deck",
             subtitle=f"{facts.mode} benchmark summary",
             footer=FOOTER,
-            metric_tier_order=_tiers(judged),
+            metric_tier_order=tiers_of(judged),
             headline_metric=PREFIX + HEADLINE,
             session_lifecycle_labels=dict(facts.labels),
         ),
@@ -192,7 +157,7 @@ def build_deck(facts: DeckFacts) -> DeckDocument:
         stages=_stages(facts),
         cells=cells,
         gate_matrix=DeckMatrix(
-            tiers=_tiers(judged),
+            tiers=tiers_of(judged),
             rows=tuple(DeckMatrixRow(cell_id=cell.cell_id, values=cell.tiers) for cell in cells),
         ),
         results_table=_results(facts, values) if has_result else DeckTable(headers=(), rows=()),
@@ -251,47 +216,20 @@ def _overall(cells: Sequence[DeckCell], *, gate_ran: bool) -> Status:
     return "fail" if any("fail" in cell.tiers.values() for cell in cells) else "pass"
 
 
-def _judge(limit: Limit, facts: DeckFacts, state: ThresholdsState) -> _Judged:
-    """Give what the thresholds stage said of a limit; nothing is judged here."""
-    checks = [check for check in facts.view.gates if _is_of(check, limit)]
-    metric = facts.view.metrics.get(limit.metric)
-    value, unit = (metric.value, metric.unit) if metric is not None else (None, limit.unit)
-    if state != "enforced":
-        return _Judged(limit, "record" if state == "record-only" else "not evaluated", value, unit, "")
-    check = next((one for one in checks if one.failed), checks[0] if checks else None)
-    if check is None:
-        return _Judged(limit, "not evaluated", value, unit, "")
-    verdicts: dict[str, GateVerdict] = {"passed": "pass", "failed": "fail"}
-    return _Judged(limit, verdicts.get(check.state, "not evaluated"), check.actual, check.unit or unit, check.reason)
-
-
-def _is_of(check: Check, limit: Limit) -> bool:
-    name = check.label.partition("metric=")[2].removesuffix(")").partition(", rank=")[0]
-    gate = check.gate
-    return gate is not None and name == limit.name and (gate.kind, gate.limit) == (limit.kind, limit.value)
-
-
-def _tiers(judged: Sequence[_Judged]) -> tuple[str, ...]:
-    own = (GATES_TIER,) if any(one.tier == GATES_TIER for one in judged) else ()
-    return (*TIERS, *own, RECORD_TIER)
-
-
-def _cell(
-    facts: DeckFacts, judged: Sequence[_Judged], values: Mapping[str, float | int], *, gate_ran: bool
-) -> DeckCell:
+def _cell(facts: DeckFacts, judged: Sequence[Judged], values: Mapping[str, float | int], *, gate_ran: bool) -> DeckCell:
     tiers: dict[str, Status] = {}
-    for tier in _tiers(judged):
+    for tier in tiers_of(judged):
         statuses = [one.status for one in judged if one.tier == tier]
         if tier == RECORD_TIER or not gate_ran:
             tiers[tier] = "record"
         else:
             worst: tuple[Status, ...] = ("fail", "pass", "record")
             tiers[tier] = next((status for status in worst if status in statuses), "na")
-    by_metric: dict[str, list[_Judged]] = {}
+    by_metric: dict[str, list[Judged]] = {}
     for one in judged:
         by_metric.setdefault(one.limit.metric, []).append(one)
     metrics = [
-        DeckMetric(metric=PREFIX + name, status=one.status, spec=_spec(one))
+        DeckMetric(metric=PREFIX + name, status=one.status, spec=spec_of(one))
         for name, group in by_metric.items()
         for one in group
     ]
@@ -306,31 +244,12 @@ def _cell(
     )
 
 
-def _spec(one: _Judged) -> DeckSpec:
-    limit = one.limit
-    return DeckSpec(
-        name=limit.name,
-        kind=limit.kind,
-        value=limit.value,
-        tolerance=limit.tolerance,
-        unit=one.unit,
-        actual=_finite(one.actual),
-        verdict=one.verdict,
-        reason=untallied(one.reason),
-    )
-
-
-def untallied(reason: str) -> str:
-    """Give a gate's reason without the tally that every failing gate carries."""
-    return one_line(_TALLY.sub("", reason))
-
-
 def _values(metrics: Mapping[str, Metric]) -> dict[str, float | int]:
     """Give the documented metrics that were measured, by name; times in ms, ratios as fractions."""
     found: dict[str, float | int] = {}
     for name in _METRICS:
         metric = metrics.get(name)
-        value = _finite(metric.value) if metric is not None else None
+        value = finite(metric.value) if metric is not None else None
         if value is not None:
             found[name] = value
     shares = {"avg_compute_time_ms": "avg_compute_ratio", "avg_comm_time_ms": "avg_comm_ratio"}
@@ -358,7 +277,7 @@ def _results(facts: DeckFacts, values: Mapping[str, float | int]) -> DeckTable:
     return DeckTable(headers=(*about, *_COLUMNS), rows=(row,))
 
 
-def _run_card(facts: DeckFacts, judged: Sequence[_Judged], state: ThresholdsState) -> list[tuple[str, str, bool]]:
+def _run_card(facts: DeckFacts, judged: Sequence[Judged], state: ThresholdsState) -> list[tuple[str, str, bool]]:
     provenance = facts.provenance
     rows = [
         ("Workload", facts.workload or ABSENT, False),
@@ -390,23 +309,6 @@ def _run_card(facts: DeckFacts, judged: Sequence[_Judged], state: ThresholdsStat
     return rows + [(label, value, False) for label, value in optional.items() if value]
 
 
-def gate_text(limit: Limit, verdict: GateVerdict, actual: float | None, unit: str) -> str:
-    """Give a limit in one line: `PASS · 12,345.68 ms (limit ≤ 12,500.00 ms)`."""
-    sign = {"max": "≤ ", "min": "≥ ", "within": ""}[limit.kind]
-    value = write_quantity(limit.value, unit, limit.metric)
-    spread = f" ± {write_quantity(limit.tolerance, unit, limit.metric)}" if limit.tolerance is not None else ""
-    return f"{verdict.upper()} · {write_quantity(actual, unit, limit.metric)} (limit {sign}{value}{spread})"
-
-
-def write_quantity(value: float | None, unit: str, name: str = "") -> str:
-    """Write a value for people: two decimals with a unit, four without, counts whole, thousands apart, else `n/a`."""
-    if value is None or not math.isfinite(value):
-        return "n/a"
-    if name.startswith(COUNTS) and value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:,.2f} {unit}" if unit else f"{value:,.4f}"
-
-
 def _lifecycle(facts: DeckFacts) -> dict[str, float]:
     """Give the seconds of each stage that was done, by label, to the millisecond."""
     done = {"passed", "failed", "interrupted"}
@@ -430,7 +332,3 @@ def _stages(facts: DeckFacts) -> tuple[DeckStage, ...]:
         )
         for stage in facts.view.stages
     )
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

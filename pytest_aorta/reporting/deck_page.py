@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from pytest_aorta.reporting import figures
-from pytest_aorta.reporting.deck import ABSENT, write_quantity
+from pytest_aorta.reporting import figures, figures_bars, figures_grid
+from pytest_aorta.reporting.deck import ABSENT
 from pytest_aorta.reporting.deck_document import (
     DeckChartMetric,
     DeckDocument,
@@ -26,6 +26,7 @@ from pytest_aorta.reporting.deck_document import (
     DeckTimeSplit,
     Status,
 )
+from pytest_aorta.reporting.deck_gates import write_quantity
 from pytest_aorta.reporting.deck_ranks import place_of
 from pytest_aorta.reporting.figures import NO_LEGEND, Figure, Legend, Line
 from pytest_aorta.reporting.html_rows import TEMPLATES, render
@@ -154,7 +155,7 @@ def _stage_bars(stages: Sequence[DeckStage]) -> list[tuple[DeckStage, Figure | N
         if stage.seconds is not None and round(stage.seconds, 1) > 0:
             words = f"{stage.label}: {stage.seconds:.1f} s"
             colour = _STAGE_COLOURS.get(stage.outcome, figures.GREY)
-            bar = figures.stage_bar(start, stage.seconds, total, colour, words)
+            bar = figures_bars.stage_bar(start, stage.seconds, total, colour, words)
         start += stage.seconds or 0.0
         drawn.append((stage, bar))
     return drawn
@@ -168,7 +169,7 @@ def _broken(deck: DeckDocument) -> list[tuple[DeckSpec, str, str, str]]:
             spec,
             write_quantity(spec.actual, spec.unit, spec.name),
             _limit(spec),
-            figures.margin(spec.kind, spec.actual, spec.value, spec.tolerance),
+            figures_bars.margin(spec.kind, spec.actual, spec.value, spec.tolerance),
         )
         for spec in specs
         if spec.verdict == "fail"
@@ -186,7 +187,7 @@ def _failures(failures: Sequence[DeckFailure]) -> list[tuple[DeckFailure, int]]:
 
 def _gate_bar(spec: DeckSpec) -> Figure:
     colour = _VERDICT_COLOURS.get(spec.verdict, figures.BLUE)
-    return figures.gate_bar(spec.kind, spec.actual, spec.value, spec.tolerance, colour=colour)
+    return figures_bars.gate_bar(spec.kind, spec.actual, spec.value, spec.tolerance, colour=colour)
 
 
 def _limit(spec: DeckSpec) -> str:
@@ -263,24 +264,24 @@ def _grids(deck: DeckDocument) -> list[_Chart]:
 def _grid(one: DeckHeatmap, deck: DeckDocument) -> _Chart:
     """Draw a grid in the configured order of hosts; a rank that was not parsed has an empty cell."""
     is_delay = one.key == "caused_delay_ms"
-    bands = figures.SHARE if is_delay else figures.DEVIATION
+    bands = figures_grid.SHARE if is_delay else figures_grid.DEVIATION
     known = dict(zip(one.ranks, zip(one.values, one.shares, strict=True), strict=True))
     size = max(len(deck.hosts) * deck.ranks_per_host, max(one.ranks) + 1)
     shares = [known[rank][1] if rank in known else None for rank in range(size)]
     titles = []
-    if size <= figures.MAX_TITLED_CELLS:
+    if size <= figures_grid.MAX_TITLED_CELLS:
         titles = [_cell_title(rank, known.get(rank), one, deck, signed=not is_delay) for rank in range(size)]
     seen = {next(band.label for band in bands if share <= band.below) for share in _known(shares)}
     heading = f"{one.label}, against {one.compared_with}"
     if len(seen) == 1 and None not in shares:
         return _Chart(heading, None, note=f"All {size:,} ranks: {seen.pop()}.")
-    figure = figures.grid(
+    figure = figures_grid.grid(
         f"{one.label} of {len(one.ranks)} ranks against {one.compared_with}",
         shares, titles, rows=deck.ranks_per_host, bands=bands, hosts=deck.hosts,
     )  # fmt: skip
     shown = [(band.colour, band.label) for band in bands if band.label in seen]
     if None in shares:
-        shown.append((figures.MISSING, "not measured"))
+        shown.append((figures_grid.MISSING, "not measured"))
     return _Chart(heading, figure, Legend.of(shown))
 
 
@@ -303,7 +304,7 @@ def _spread(deck: DeckDocument) -> _Chart | None:
     if len(known) > LEAST_DISTRIBUTION:
         values = [value for value, _ in known]
         return _Chart("Iteration time, distribution over ranks",
-                      figures.histogram(f"Iteration time of {len(values)} ranks", values, unit="ms"))  # fmt: skip
+                      figures_bars.histogram(f"Iteration time of {len(values)} ranks", values, unit="ms"))  # fmt: skip
     if not known or len(known) > MAX_SORTED_BARS:
         return None
     middle = median(value for value, _ in known)
@@ -311,7 +312,7 @@ def _spread(deck: DeckDocument) -> _Chart | None:
         (f"rank {rank} · {_host(rank, deck)}", float(value), figures.ORANGE if value > middle * 1.03 else figures.BLUE)
         for value, rank in sorted(known, key=lambda pair: (-pair[0], pair[1]))
     ]
-    figure = figures.bars(f"Iteration time of {len(rows)} ranks, slowest first", rows, unit="ms")
+    figure = figures_bars.bars(f"Iteration time of {len(rows)} ranks, slowest first", rows, unit="ms")
     return _Chart("Iteration time, slowest rank first", figure, folded=len(rows) > MAX_OPEN_BARS)
 
 
@@ -324,7 +325,7 @@ def _split(split: Sequence[DeckTimeSplit], deck: DeckDocument) -> _Chart | None:
     ]
     kinds = tuple(dict.fromkeys(kind for one in split for kind in one.parts_ms))
     is_chosen = split[0].rank is None
-    draw = figures.stacked_bars if is_chosen else figures.stacked_columns
+    draw = figures_bars.stacked_bars if is_chosen else figures_bars.stacked_columns
     note = "The mean of all ranks, then those that stand out." if is_chosen else ""
     return _Chart(
         "Where the time goes",

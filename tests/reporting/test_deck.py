@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_aorta.checks import Bound, Check
-from pytest_aorta.reporting.deck import ALL_PASSED, SOME_FAILED, Limit, build_deck, gate_text
+from pytest_aorta.reporting.deck import ALL_PASSED, SOME_FAILED, build_deck
 from pytest_aorta.reporting.deck_document import DeckDocument
+from pytest_aorta.reporting.deck_gates import Limit, gate_text
 from pytest_aorta.reporting.deck_page import DeckPlace
 from pytest_aorta.run.deck import draw, facts_of
 from tests.reporting.deck_runs import LABELS, MadeRun, begin, broken_run, make_run
@@ -55,7 +56,7 @@ def test_status_follows_the_thresholds(
 def test_a_run_without_metrics_has_a_deck_that_says_na(tmp_path: Path) -> None:
     deck = deck_of(broken_run(tmp_path))
     assert (deck.overall_status, deck.thresholds_state) == ("na", "not evaluated")
-    assert not (deck.cells or deck.gate_matrix.rows or deck.results_table.rows)
+    assert (deck.cells, deck.gate_matrix.rows, deck.results_table.rows) == ((), (), ())
     shown = card(deck)
     assert shown["Metrics source"] == "—"
     assert shown["max_avg_iteration_ms"] == "NOT EVALUATED · n/a (limit ≤ 1,500.00 ms)"
@@ -93,6 +94,21 @@ def test_a_tier_without_threshold_is_na_and_own_gates_have_a_tier_of_their_own(t
     }  # fmt: skip
     assert deck.overall_status == "fail"
     assert card(deck)["step_time_ms_p95"].startswith("FAIL · 20")
+
+
+def test_of_a_gate_over_each_rank_the_worst_is_shown(tmp_path: Path) -> None:
+    gates = [{"metric": "profiled_step_time_ms_max", "kind": "max", "value": 200.0, "over": "each"}]
+    run = make_run(tmp_path, ranks=16, gates=gates)
+    deck = deck_of(run)
+    (spec,) = [one.spec for one in deck.cells[0].metrics if one.metric == "training.profiled_step_time_ms_max"]
+    assert spec is not None
+    values = [one.value for one in run.folder.read_metrics()["profiled_step_time_ms_max"].per_rank if one.value]
+    over = sum(value > 200 for value in values)
+    assert (spec.verdict, spec.actual) == ("fail", max(values))
+    assert f"; and {over - 1} more ranks" in spec.reason
+    failures = [one for one in deck.summary.failures if one.rank is not None]
+    assert len(failures) == over
+    assert all(one.host == f"gpu-000{one.rank // 8}" for one in failures if one.rank is not None)
 
 
 def test_every_verdict_is_the_check_s_own(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_aorta.reporting import figures
-from pytest_aorta.reporting.figures import DEVIATION, Figure, Line, binned, gate_bar, grid, line_chart, margin, ticks_to
+from pytest_aorta.reporting import figures_bars, figures_grid
+from pytest_aorta.reporting.figures import Figure, Line, Mark, binned, line_chart, ticks_to
+from pytest_aorta.reporting.figures_bars import gate_bar, margin
+from pytest_aorta.reporting.figures_grid import DEVIATION, grid
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12))
@@ -26,10 +28,10 @@ def test_ticks_of_nothing() -> None:
     ("kind", "actual", "limit", "tolerance", "said"),
     [
         ("max", 112.0, 100.0, None, "12.0 % over"),
-        ("max", 80.0, 100.0, None, "20.0 % room"),
-        ("max", 100.0, 100.0, None, "0.0 % room"),
-        ("min", 0.4, 0.5, None, "20.0 % short"),
-        ("min", 0.6, 0.5, None, "20.0 % room"),
+        ("max", 80.0, 100.0, None, "20.0 % left"),
+        ("max", 100.0, 100.0, None, "0.0 % left"),
+        ("min", 0.4, 0.5, None, "20.0 % under"),
+        ("min", 0.6, 0.5, None, "20.0 % left"),
         ("within", 5.2, 5.0, 0.1, "2.0 % over"),
         ("max", 1.0, 0.0, None, "over the limit"),
         ("max", None, 1.0, None, "not measured"),
@@ -43,7 +45,7 @@ def widest(figure: Figure) -> float:
     return max(float(mark.attributes["x"]) + float(mark.attributes["width"]) for mark in rects(figure))
 
 
-def rects(figure: Figure) -> list[figures.Mark]:
+def rects(figure: Figure) -> list[Mark]:
     return [mark for mark in figure.marks if mark.tag == "rect"]
 
 
@@ -58,7 +60,7 @@ def test_each_rank_has_its_cell_with_its_colour() -> None:
     figure = grid("g", shares, list("abcd"), rows=2, bands=DEVIATION, hosts=["n0", "n1"])
     cells = rects(figure)
     assert [cell.title for cell in cells] == list("abcd")
-    assert [cell.attributes["fill"] for cell in cells] == ["#d5d9dd", "#8c0d25", figures.MISSING, "#2166ac"]
+    assert [cell.attributes["fill"] for cell in cells] == ["#d5d9dd", "#8c0d25", figures_grid.MISSING, "#2166ac"]
     assert len({(cell.attributes["x"], cell.attributes["y"]) for cell in cells}) == 4
     assert [mark.text for mark in figure.marks if mark.tag == "text"] == ["n0", "n1"]
 
@@ -88,5 +90,5 @@ def test_a_line_is_broken_where_nothing_was_measured() -> None:
 
 def test_a_chart_of_nothing_can_be_drawn() -> None:
     assert line_chart("c", [], [Line("l", "#000", [])], x_label="rank", unit="ms").marks
-    assert figures.histogram("h", [], unit="ms").marks
-    assert figures.bars("b", [], unit="ms").marks == ()
+    assert figures_bars.histogram("h", [], unit="ms").marks
+    assert figures_bars.bars("b", [], unit="ms").marks == ()
