@@ -83,7 +83,8 @@ class Cluster(Rig):
     def left_on(self, host: Host) -> list[str]:
         """Name what is still there that was not before any run: processes, containers, work folders."""
         processes = [" ".join(process.argv) for process in host.processes()]
-        ours = [text for text in processes if not any(known in text for known in ALWAYS_RUNNING)]
+        # a process that has ended and whose end is not taken in yet has no words
+        ours = [text for text in processes if text and not any(known in text for known in ALWAYS_RUNNING)]
         containers = [f"container {each.name} ({each.state})" for each in host.containers()]
         caches = [host.path(f"{home}/.cache/pytest-aorta") for home in ("/root", "/home/lab")]
         folders = [f"folder {path.name}" for cache in caches if cache.is_dir() for path in cache.iterdir()]

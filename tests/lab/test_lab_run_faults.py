@@ -1,0 +1,211 @@
+"""Hosts, links and engines that fail before, during and after the benchmark of a run over two hosts.
+
+After each: the run says which host and why, nothing of ours runs anywhere, and what the survivors wrote is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import faults
+from tests.lab.cluster import CHECKOUT, CONTAINER, Cluster
+from tests.lab.conftest import python_folders
+from tests.lab.fault_runs import (
+    LONG,
+    configure_light,
+    end_children,
+    folders_on,
+    hold,
+    left_soon,
+    run_to_end,
+    running_on,
+    start,
+    trace_on,
+    train,
+)
+from tests.lab.lab import Lab
+from tests.lab.processes import wait_until
+
+pytestmark = [pytest.mark.lab(2, docker=True, binds=python_folders()), pytest.mark.torch]
+
+SHORT: dict[str, Any] = {"lease_seconds": 5, "failure_grace_seconds": 2}
+DOWN = "it is down or cut off"
+
+
+@pytest.fixture
+def cluster(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
+    pytest.importorskip("torch", reason="torch is not installed")
+    made = Cluster(tmp_path, lab=lab)
+    yield made
+    end_children(made)
+
+
+def assert_clean_when_it_is_back(cluster: Cluster) -> None:
+    """Require that a run names itself as not cleaned, that `aorta clean` does the rest, and that nothing is left."""
+    cluster.aorta("clean", code=0)
+    cluster.assert_nothing_left()
+    assert "nothing to clean" in cluster.aorta("clean", code=0)
+
+
+def test_host_down_before(cluster: Cluster) -> None:
+    first, second = cluster.lab.hosts
+    configure_light(cluster)
+    with faults.power_off(second):
+        ending = run_to_end(cluster)
+        assert running_on(cluster, first) + folders_on(cluster, first) == []
+
+    assert (ending.code, ending.letters) == (1, "FSSSSSSSSSP")
+    assert (ending.verdict, ending.fault) == ("could_not_measure", "rig")
+    assert ending.sentence.startswith("test_launch_container: node2: no SSH connection (node2 is ")
+    assert "is the host up, and may this machine reach its SSH port?" in ending.sentence
+    assert "node1" not in ending.sentence
+    assert ending.seconds < 20
+    cluster.assert_nothing_left()
+
+
+def test_host_down_during(cluster: Cluster) -> None:
+    first, second = cluster.lab.hosts
+    cluster.configure_cluster(**LONG, **SHORT)
+    caught = train(cluster)
+    with faults.power_off(second):
+        ending = caught.end()
+        assert running_on(cluster, first) + folders_on(cluster, first) == []
+
+    assert (ending.code, ending.letters) == (1, "PPPSFFSPSPF")
+    assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("failed", "cluster", ["node2"], ["node2"])
+    assert ending.sentence.startswith("test_run_benchmark: node2: nothing was heard from it for 5 s: it is down or cut")
+    assert ending.sentence.endswith("node1 still ran 2 s after the first failure and was ended")
+    assert ending.reasons["test_collect_traces"].endswith(
+        f"no traces: node2: nothing was heard from it for 5 s: {DOWN}"
+    )
+    assert "node2 could not be asked to clean up" in ending.reasons["test_teardown"]
+    assert ending.reasons["test_teardown"].count("node2") == 1
+    assert caught.trace_files() == ["rank0"]
+    assert (cluster.folder / "benchmark-node-0.log").exists()
+    assert ending.seconds < 28
+    assert cluster.record()["uncleaned"] == ["node2"]
+    assert_clean_when_it_is_back(cluster)
+
+
+def test_host_crashes_after_the_benchmark(cluster: Cluster) -> None:
+    """Its traces are gone with it; those of the other host are collected and parsed."""
+    first, second = cluster.lab.hosts
+    cluster.configure_cluster(**SHORT)
+    caught = hold(cluster, "^test_collect_traces begins")
+    with faults.crash(second):
+        caught.release()
+        ending = caught.end()
+        assert running_on(cluster, first) + folders_on(cluster, first) == []
+
+    assert (ending.code, ending.letters) == (1, "PPPSPFSPSPF")
+    assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("failed", "cluster", ["node2"], ["node2"])
+    assert "1 of 2 hosts gave no traces: node2: the channel broke: the connection to " in ending.sentence
+    assert ending.sentence.endswith(DOWN)
+    assert "node2 could not be asked to clean up" in ending.reasons["test_teardown"]
+    assert caught.trace_files() == ["rank0"]
+    assert_clean_when_it_is_back(cluster)
+
+
+def test_host_down_before_teardown(cluster: Cluster) -> None:
+    first, second = cluster.lab.hosts
+    configure_light(cluster, **SHORT)
+    caught = hold(cluster, "^test_teardown begins")
+    with faults.power_off(second):
+        caught.release()
+        ending = caught.end()
+        assert running_on(cluster, first) + folders_on(cluster, first) == []
+
+    assert (ending.code, ending.letters) == (1, "PPPSPPSPPPF")
+    assert (ending.verdict, ending.fault) == ("could_not_measure", "rig")
+    assert ending.sentence.startswith("test_teardown: node2 could not be asked to clean up (")
+    assert f"aorta clean {cluster.folder.name}" in ending.output
+    assert ending.seconds < 25
+    assert_clean_when_it_is_back(cluster)
+
+
+def test_link_cut_and_healed(cluster: Cluster) -> None:
+    """Whoever comes back within the lease has missed nothing."""
+    cluster.configure_cluster(training_overrides={"training.max_steps": 300, "scheduler.total_steps": 300})
+    caught = start(cluster)
+    second = cluster.lab.hosts[1]
+    wait_until(lambda: trace_on(second), "a trace", 30)
+    with faults.cut_link(second):
+        time.sleep(3)
+    ending = caught.end()
+
+    assert (ending.code, ending.letters) == (0, "PPPSPPSPPPP")
+    cluster.assert_nothing_left()
+
+
+def test_link_cut_for_good(cluster: Cluster) -> None:
+    """A host that is cut off cleans itself, though nobody can tell it to."""
+    first, second = cluster.lab.hosts
+    cluster.configure_cluster(**LONG, **SHORT)
+    caught = train(cluster)
+    with faults.cut_link(second):
+        left_soon(cluster, second, 20)
+        ending = caught.end()
+        assert running_on(cluster, second) == []
+        assert running_on(cluster, first) + folders_on(cluster, first) == []
+
+    assert (ending.code, ending.letters) == (1, "PPPSFFSPSPF")
+    assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("failed", "cluster", ["node2"], ["node2"])
+    assert f"test_run_benchmark: node2: nothing was heard from it for 5 s: {DOWN}" in ending.sentence
+    assert caught.trace_files() == ["rank0"]
+    assert_clean_when_it_is_back(cluster)
+
+
+def test_container_killed(cluster: Cluster) -> None:
+    """What it wrote lies in our folder on the host, and is collected from there."""
+    second = cluster.lab.hosts[1]
+    cluster.configure_cluster(**LONG, **SHORT)
+    caught = train(cluster)
+    second.run(["docker", "kill", CONTAINER], check=True)
+    ending = caught.end()
+
+    assert (ending.code, ending.letters) == (1, "PPPSFPSPSPP")
+    assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", ["node2"], [])
+    assert f"node2: its container {CONTAINER} ended while the workload ran in it (Container " in ending.sentence
+    assert caught.trace_files() == ["rank0", "rank1"]
+    cluster.assert_nothing_left()
+
+
+def test_daemon_stopped_during(cluster: Cluster) -> None:
+    """It takes its containers with it, and cannot remove what is left of them."""
+    second = cluster.lab.hosts[1]
+    configure_light(cluster, "--steps 100000 --step-ms 20 --early-traces", **SHORT)
+    caught = hold(cluster, ": trains$")
+    wait_until(lambda: all(list(host.path(CHECKOUT).rglob("*.json")) for host in cluster.lab.hosts), "traces", 10)
+    with faults.stop_docker(second):
+        caught.release()
+        ending = caught.end()
+
+    assert (ending.code, ending.letters) == (1, "PPPSFPSPSPF")
+    assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", ["node2"], [])
+    assert (
+        f"node2: its container {CONTAINER} cannot be entered any more (Cannot connect to the Docker" in ending.sentence
+    )
+    assert "node2: Cannot connect to the Docker daemon" in ending.reasons["test_teardown"]
+    assert caught.trace_files() == ["rank0", "rank1"]
+    assert_clean_when_it_is_back(cluster)
+
+
+def test_daemon_killed_before_teardown(cluster: Cluster) -> None:
+    first, second = cluster.lab.hosts
+    configure_light(cluster, **SHORT)
+    caught = hold(cluster, "^test_teardown begins")
+    with faults.kill_docker(second):
+        caught.release()
+        ending = caught.end()
+        assert running_on(cluster, first) == []
+
+    assert (ending.code, ending.letters) == (1, "PPPSPPSPPPF")
+    assert (ending.verdict, ending.fault) == ("could_not_measure", "rig")
+    assert "node2: Cannot connect to the Docker daemon" in ending.sentence
+    assert "Start it (systemctl start docker)" in ending.sentence
+    assert_clean_when_it_is_back(cluster)

@@ -1,0 +1,90 @@
+"""Pytest is ended in every stage of a run over two hosts: in order by SIGTERM, without a word by SIGKILL."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_aorta.table import stages_of
+from tests.lab.cluster import CHECKOUT, Cluster
+from tests.lab.conftest import python_folders
+from tests.lab.fault_runs import Caught, configure_light, end_children, frozen, hold, left_soon
+from tests.lab.lab import Lab
+
+pytestmark = pytest.mark.lab(2, docker=True, binds=python_folders())
+
+# What the log says when a stage is in the middle of its work; elsewhere that it begins.
+MIDST = {"test_launch_container": ": container aorta_lab .* started", "test_run_benchmark": ": trains$"}
+# Nothing is asked of a host there, so there is nobody to keep the stage waiting.
+LOCAL = {"test_parse_results", "test_validate_thresholds", "test_generate_report"}
+STAGES = [stage.test for stage in stages_of("distributed")]
+SLEEP = "echo begun; sleep 600\n"
+
+
+@pytest.fixture
+def cluster(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, lab=lab)
+    yield made
+    end_children(made)
+
+
+def caught_in(cluster: Cluster, stage: str) -> Caught:
+    """Hold a run in the middle of a stage; scripts of the checkout sleep in the two that run one."""
+    for host in cluster.lab.hosts:
+        host.run(["mkdir", "-p", f"{CHECKOUT}/scripts"], check=True)
+        for name in ("build.sh", "analysis.sh"):
+            host.path(f"{CHECKOUT}/scripts/{name}").write_text(SLEEP, "utf-8")
+    configure_light(
+        cluster,
+        "--steps 100000 --step-ms 20" if stage == "test_run_benchmark" else "",
+        args={"devices": ["/dev/infiniband/rdma_cm"]} if stage == "test_setup_rdma" else {},
+        build_script="scripts/build.sh",
+        skip_rccl_build=stage != "test_build_rccl",
+        analysis={"enable_tracelens": stage == "test_analyze", "tracelens_script": "scripts/analysis.sh"},
+        lease_seconds=10,
+    )
+    return hold(cluster, MIDST.get(stage, f"^{stage} begins"))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_sigterm(cluster: Cluster, stage: str) -> None:
+    caught = caught_in(cluster, stage)
+    if stage in LOCAL:
+        caught.child.send_signal(signal.SIGTERM)
+    else:
+        with frozen(cluster):
+            caught.release()
+            time.sleep(0.3)
+            caught.child.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+    ending = caught.end()
+
+    assert (ending.code, ending.verdict, ending.fault) == (2, "interrupted", "none")
+    assert ending.letters.endswith("I")
+    assert ending.reasons[stage].startswith("interrupted by SIGTERM a")
+    assert f"INTERRUPTED: {stage}: interrupted by SIGTERM" in ending.output
+    assert (ending.hosts, ending.failing) == ([], [])
+    record = cluster.record()
+    assert record["finished"] is not None
+    assert record["uncleaned"] == []
+    cluster.assert_nothing_left()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_sigkill(cluster: Cluster, stage: str) -> None:
+    caught = caught_in(cluster, stage)
+
+    caught.kill()
+
+    for host in cluster.lab.hosts:
+        left_soon(cluster, host, 8)
+    if stage == STAGES[0]:
+        assert "abandoned" in cluster.aorta("runs", code=0)
+    assert "record closed as interrupted" in cluster.aorta("clean", code=0)
+    cluster.assert_nothing_left()
+    assert cluster.record()["verdict"] == "interrupted"
+    assert "abandoned: the pytest that ran it (pid" in cluster.record()["sentence"]
