@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from pytest_aorta.checks import Check
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.hints import Hint, Severity
+from pytest_aorta.reporting.hostlist import host_list
 from pytest_aorta.reporting.model import Fault, RunVerdict, RunView
 from pytest_aorta.reporting.text import one_line
 
@@ -207,8 +208,8 @@ def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tu
 
 
 def host_lines(hosts: Sequence[str]) -> str:
-    """Give failing_nodes.txt or good_nodes.txt: one host list a line, here one host each."""
-    return "".join(f"{host}\n" for host in hosts)
+    """Give failing_nodes.txt or good_nodes.txt: one host list, as Slurm writes it, on a line; nothing for no hosts."""
+    return f"{host_list(hosts)}\n" if hosts else ""
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

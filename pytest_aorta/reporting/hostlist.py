@@ -1,0 +1,60 @@
+"""Host lists as Slurm writes them: `node[1-3,07],login`; what stands in them is one argument of scontrol or srun -w."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+_NUMBERED = re.compile(r"(.*?)(\d+)$")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+
+
+def host_list(hosts: Iterable[str]) -> str:
+    """Write names as one host list, in their order; neighbours that count on are folded into a range.
+
+    Names that no host list can hold (an address with colons, for example) stand as they are.
+    """
+    groups: list[tuple[str, int, list[int]]] = []
+    for host in dict.fromkeys(hosts):
+        found = _NUMBERED.fullmatch(host) if _PLAIN.fullmatch(host) else None
+        if found is None or _is_address(host):
+            groups.append((host, 0, []))
+            continue
+        prefix, digits = found.groups()
+        width = len(digits) if digits.startswith("0") else 0
+        if groups and groups[-1][:2] == (prefix, width) and groups[-1][2]:
+            groups[-1][2].append(int(digits))
+        else:
+            groups.append((prefix, width, [int(digits)]))
+    return ",".join(_written(*group) for group in groups)
+
+
+def drain_command(hosts: Iterable[str], reason: str) -> str:
+    """Give the command by which an administrator takes hosts out of service; it is shown, never run."""
+    quoted = re.sub(r"[^A-Za-z0-9 ._:/%+-]", "", reason)[:120].strip()
+    return f'scontrol update nodename={host_list(hosts)} state=drain reason="{quoted}"'
+
+
+def _written(prefix: str, width: int, numbers: list[int]) -> str:
+    ranges = [_range(list(run), width) for run in _runs(numbers)]
+    if not ranges:
+        return prefix
+    if len(numbers) == 1:
+        return prefix + ranges[0]
+    return f"{prefix}[{','.join(ranges)}]"
+
+
+def _runs(numbers: list[int]) -> Iterable[Iterable[int]]:
+    numbered = enumerate(numbers)
+    for _, run in itertools.groupby(numbered, key=lambda pair: pair[1] - pair[0]):
+        yield (number for _, number in run)
+
+
+def _range(numbers: list[int], width: int) -> str:
+    first, last = (f"{number:0{width}d}" if width else str(number) for number in (numbers[0], numbers[-1]))
+    return first if len(numbers) == 1 else f"{first}-{last}"
+
+
+def _is_address(host: str) -> bool:
+    return re.fullmatch(r"[0-9.]+", host) is not None

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_aorta.reporting.hostlist import drain_command, host_list
+
+
+@pytest.mark.parametrize(
+    ("hosts", "written"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["node1"], "node1"),
+        (["node1", "node2", "node3"], "node[1-3]"),
+        (["node1", "node3"], "node[1,3]"),
+        (["node1", "node2", "node4", "login"], "node[1-2,4],login"),
+        (["node08", "node09", "node10"], "node[08-09],node10"),
+        (["n001", "n002", "n010"], "n[001-002,010]"),
+        (["b1", "a1", "b2"], "b1,a1,b2"),
+        (["node2", "node1"], "node[2,1]"),
+        (["node1", "node1"], "node1"),
+        (["10.0.0.1", "10.0.0.2"], "10.0.0.1,10.0.0.2"),
+        (["fe80::1", "we$ird1"], "fe80::1,we$ird1"),
+        (["gpu-a-1.rack", "gpu-a-2.rack"], "gpu-a-1.rack,gpu-a-2.rack"),
+    ],
+)
+def test_names_are_folded(hosts: list[str], written: str) -> None:
+    assert host_list(hosts) == written
+
+
+def expanded(text: str) -> list[str]:
+    """Read a host list by the rules of the manual, written anew."""
+    found: list[str] = []
+    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", text):
+        prefix, _, inside = part.partition("[")
+        if not inside:
+            found.append(prefix)
+        for piece in inside.rstrip("]").split(",") if inside else ():
+            first, _, last = piece.partition("-")
+            found += [f"{prefix}{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
+    return found
+
+
+@given(st.lists(st.from_regex(r"[a-z]{1,3}-?[0-9]{1,4}", fullmatch=True), unique=True, max_size=30))
+def test_what_is_written_reads_back_in_order(hosts: list[str]) -> None:
+    assert expanded(host_list(hosts)) == hosts
+
+
+def test_a_reason_cannot_leave_its_quotes() -> None:
+    command = drain_command(["node1", "node2"], 'ECC: 3 errors"; rm -rf $(x) `y` \n ' + "z" * 500)
+    assert command.startswith('scontrol update nodename=node[1-2] state=drain reason="ECC: 3 errors rm -rf x y')
+    assert command.count('"') == 2
+    assert len(command) < 200
