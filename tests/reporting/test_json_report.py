@@ -130,7 +130,7 @@ def test_only_the_clusters_failures_condemn_a_host_and_only_a_measured_run_clear
     assert sort_hosts(view(no_such_script), ["a", "b"]) == ((), ())
     measured = {"step_time_ms_median": Metric(value=1.0, unit="ms", source="step log")}
     assert sort_hosts(view(no_such_script, metrics=measured), ["a", "b"]) == ((), ("a", "b"))
-    assert host_lines(["a", "b"]) == "a\nb\n"
+    assert host_lines(["a1", "a2", "b"]) == "a[1-2],b\n"
     assert host_lines([]) == ""
 
 
