@@ -1,11 +1,13 @@
 """HTML fragments for the rows and the summary of a pytest-html report, and the log page of a stage.
 
-Everything is complete without scripts and styles: what Jenkins serves blocks both. Values reach a template only through
-an environment that cleans and escapes every one of them.
+Everything is complete without scripts: what Jenkins serves blocks them. Values reach a template only through an
+environment that cleans and escapes every one of them.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from markupsafe import Markup
 
 from pytest_aorta.checks import Check
 from pytest_aorta.reporting.model import RunView, StageRow, short_label, title
-from pytest_aorta.reporting.text import clean, cut_middle, one_line, show_seconds
+from pytest_aorta.reporting.text import clean, cut_middle, one_line, show_seconds, without_tally
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_UNFOLDED_CHECKS = 64
@@ -24,17 +26,6 @@ MAX_SECTION_CHARS = 256 * 1024
 _MAX_REASON_CHARS = 600
 _LINK_SCHEMES = ("", "http", "https", "file")
 
-# Background colours stand as attributes because a page that Jenkins serves may hold no style.
-_COLOURS = {
-    "passed": "#e6f4ea",
-    "failed": "#fbdcd9",
-    "could_not_measure": "#fbe3c9",
-    "interrupted": "#fbe3c9",
-    "warned": "#fff4ce",
-    "skipped": "#f1f3f4",
-    "not_run": "#f1f3f4",
-    "not_judged": "#f1f3f4",
-}
 _WORDS = {
     "passed": "✔ passed",
     "failed": "✘ FAILED",
@@ -82,24 +73,84 @@ def subtest_table(checks: Sequence[Check]) -> str:
     return render("checks.jinja", checks=shown, num_folded=num_folded)
 
 
-def summary_prefix(view: RunView, *, log_pages: Sequence[str] = (), pages_folder: str = "") -> str:
+def margin_text(check: Check) -> str:
+    """Give how far a value is from its limit, as a share of the limit: `12.5 % left`, `80.5 % over`."""
+    bound, actual = check.gate, check.actual
+    if bound is None or actual is None:
+        return ""
+    if bound.kind == "within":
+        room, whole = (bound.tolerance or 0.0) - abs(actual - bound.limit), bound.tolerance or 0.0
+    else:
+        room, whole = (bound.limit - actual) * (1 if bound.kind == "max" else -1), abs(bound.limit)
+    if not whole or not math.isfinite(room / whole):
+        return ""
+    percent = abs(room / whole) * 100
+    shown = f"{percent:.1f}" if percent < 1000 else f"{percent:.0f}"
+    return f"{shown} % {'left' if room >= 0 else 'under' if bound.kind == 'min' else 'over'}"
+
+
+def counts_text(view: RunView) -> str:
+    """Give the counts: `10 stages: 8 passed, 2 skipped; 3 sub-tests: 1 failed, 2 passed`."""
+    texts = [_tally("stage", [row.verdict for row in view.stages])]
+    subtests = [check.state for row in view.stages for check in row.subtests]
+    if subtests:
+        texts.append(_tally("sub-test", subtests))
+    return "; ".join(texts)
+
+
+def _tally(noun: str, states: Sequence[str]) -> str:
+    counts = Counter(states)
+    parts = [f"{counts[state]} {state.replace('_', ' ')}" for state in sorted(counts)]
+    return f"{len(states)} {noun}{'s' if len(states) != 1 else ''}: {', '.join(parts)}"
+
+
+def summary_prefix(
+    view: RunView,
+    *,
+    log_pages: Sequence[str] = (),
+    pages_folder: str = "",
+    reports: str = "",
+    inputs: Sequence[tuple[str, str, str]] = (),
+    session: Sequence[tuple[str, str, str]] = (),
+) -> str:
     """Give the head of the report: verdict, stages, gates, metrics, environment, paths, all of it static.
 
-    `log_pages` names the stages that have a log page below `pages_folder` (relative to the report).
+    `log_pages` names the stages that have a log page below `pages_folder` (relative to the report); `reports` is
+    the fragment that links the deck; `inputs` and `session` are rows (name, value, target or "") of the environment,
+    before and after the view's own.
     """
-    links = {name: quote(f"{pages_folder}/{name}.html") for name in log_pages}
+    pages = {name: quote(f"{pages_folder}/{name}.html") for name in log_pages}
     gates, num_folded = _fold(view.gates)
     unmeasured: dict[str, list[str]] = {}
     for name, metric in view.metrics.items():
         if metric.value is None:
             unmeasured.setdefault(metric.why, []).append(name)
-    return render("summary.jinja", view=view, links=links, gates=gates, num_folded=num_folded, unmeasured=unmeasured)
+    return render(
+        "summary.jinja",
+        view=view,
+        counts=counts_text(view),
+        pages=pages,
+        reports=Markup(reports),  # noqa: S704 rendered by us
+        tables=[Markup(subtest_table(stage.checks)) for stage in view.stages],  # noqa: S704 rendered by us
+        environment=[*inputs, *view.environment, *session],
+        gates=gates,
+        num_folded=num_folded,
+        unmeasured=unmeasured,
+    )
 
 
 def log_page(
-    node_id: str, sections: Sequence[tuple[str, str]], *, full_text_name: str, max_chars: int = MAX_SECTION_CHARS
+    node_id: str,
+    sections: Sequence[tuple[str, str]],
+    *,
+    full_text_name: str,
+    report_name: str = "",
+    max_chars: int = MAX_SECTION_CHARS,
 ) -> tuple[str, bool]:
-    """Give the log page of a stage, and whether it was cut so that the full text must stand beside it."""
+    """Give the log page of a stage, and whether it was cut so that the full text must stand beside it.
+
+    `report_name` is the report's file, one folder above the page.
+    """
     cut = [(name, *cut_middle(text, max_chars)) for name, text in sections]
     was_cut = any(omitted for _, _, omitted in cut)
     page = render(
@@ -107,6 +158,7 @@ def log_page(
         node_id=node_id,
         sections=[(name, text) for name, text, _ in cut],
         full_text=quote(full_text_name) if was_cut else "",
+        back=f"../{quote(report_name)}" if report_name else "",
         css=Markup(stylesheet()),  # noqa: S704 our own file
     )
     return page + "\n", was_cut
@@ -159,9 +211,11 @@ def _environment() -> Environment:
     environment.filters["one_line"] = one_line
     environment.filters["short_label"] = short_label
     environment.filters["reason"] = reason_text
+    environment.filters["checks_text"] = checks_text
+    environment.filters["without_tally"] = without_tally
+    environment.filters["margin"] = margin_text
     environment.filters["heading"] = title
     environment.tests["link"] = is_link
-    environment.globals["colours"] = _COLOURS
     environment.globals["words"] = _WORDS
     return environment
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pytest_aorta.checks import Check
 from pytest_aorta.reporting.hints import Hint
 from pytest_aorta.reporting.model import RunView, short_label
-from pytest_aorta.reporting.text import one_line
+from pytest_aorta.reporting.text import one_line, without_tally
 
 MAX_SUMMARY_LINES = 25
 _MAX_GATES = 10
 _MAX_NOTES = 3
 _MAX_REASON_CHARS = 200
-_LIST_OF_FAILED = re.compile(r" \(\d+ of \d+ gates .*\)$", re.DOTALL)
 _MAX_LINE_CHARS = 400
 _UNMEASURED = "unmeasured"
 _NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:[eE][+-]?\d+)?")
@@ -126,7 +125,7 @@ def _why(check: Check) -> str:
     """Give the reason of a gate that did not hold, without the tally that every failing gate carries."""
     if check.state == "passed" or not check.reason:
         return ""
-    return f": {one_line(_LIST_OF_FAILED.sub('', check.reason), _MAX_REASON_CHARS)}"
+    return f": {one_line(without_tally(check.reason), _MAX_REASON_CHARS)}"
 
 
 def _gate_lines(gates: Sequence[Check]) -> list[str]:

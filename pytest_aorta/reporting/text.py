@@ -15,6 +15,7 @@ _UNPRINTABLE = re.compile(
     "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069\u200e\u200f]"
 )
 _REPLACEMENT = "\ufffd"
+_TALLY = re.compile(r" \(\d+ of \d+ gates .*\)$", re.DOTALL)
 
 
 def clean(text: str) -> str:
@@ -28,6 +29,11 @@ def one_line(text: str, max_chars: int = 2000) -> str:
     """Give the text cleaned, as one line of at most `max_chars` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
+
+
+def without_tally(reason: str) -> str:
+    """Give a gate's reason without the list of all that failed, which every failing gate carries."""
+    return _TALLY.sub("", reason)
 
 
 def cut_middle(text: str, max_chars: int) -> tuple[str, int]:

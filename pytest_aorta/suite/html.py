@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -14,8 +14,10 @@ from urllib.parse import quote
 import pytest
 
 from pytest_aorta.checks import Check
+from pytest_aorta.config.settings import InputFile
 from pytest_aorta.reporting import html_rows
 from pytest_aorta.reporting.deck_page import DECK, NAME, PAGE, DeckPlace, deck_links
+from pytest_aorta.reporting.html_page import finish
 from pytest_aorta.reporting.json_report import write_text
 from pytest_aorta.reporting.model import RunView, StageRow, title
 from pytest_aorta.reporting.text import clean, cut_middle, one_line
@@ -23,7 +25,9 @@ from pytest_aorta.suite.rows import failure_text, is_subtest, subtest_label
 
 _log = logging.getLogger(__name__)
 _REASON_COLUMN = 3
+_INPUTS = {"config": "Config File", "cluster": "Cluster File", "thresholds": "Threshold File"}
 _OWN_PAGES = ("test_*.html", "test_*.log", f"{NAME}.*")
+_STYLE_SHEET = "report.css"
 _MAX_FAILURE_CHARS = 16 * 1024
 
 
@@ -57,7 +61,7 @@ class HtmlRows:
     """Draws our rows, summary and log pages into the report that pytest-html makes; registered only beside it.
 
     `suite` names the folder of log pages, `view` gives the run at the end (None: nothing ran), `rows` the stages by
-    node id, `redact` takes secrets out of captured text.
+    node id, `inputs` the files to be copied beside the report, `redact` takes secrets out of captured text.
     """
 
     def __init__(
@@ -67,9 +71,11 @@ class HtmlRows:
         view: Callable[[], RunView | None],
         rows: Mapping[str, StageRow],
         *,
+        inputs: Sequence[InputFile] = (),
         redact: Callable[[str], str] = str,
     ) -> None:
         report = Path(config.invocation_params.dir, os.path.expandvars(config.option.htmlpath)).expanduser()
+        self._inputs = inputs
         self._suite = suite
         self._view = view
         self._rows = rows
@@ -78,6 +84,7 @@ class HtmlRows:
         self._folder = report.parent / f"{suite}_html"
         self._nodes: dict[str, _Node] = {}
         self._pages: list[str] = []
+        self._is_ours = False
         self._data: ReportData | None = None
 
     def deck(self, labels: Mapping[str, str], log: Path | None) -> DeckPlace:
@@ -89,6 +96,8 @@ class HtmlRows:
         """Name the report, and keep its rows in run order."""
         report.title = title(self._suite)
         report.set_data("initialSort", "original")
+        if report.data.get("renderCollapsed") == ["passed"]:  # the default; a skip's reason stands in its row
+            report.set_data("renderCollapsed", ["passed", "skipped"])
         self._data = report
 
     @pytest.hookimpl(optionalhook=True)
@@ -147,14 +156,59 @@ class HtmlRows:
         view = self._view()
         if view is None:
             return
-        if DECK in dict(view.paths):
-            prefix.append(deck_links(self._folder.name))
-        fragment = html_rows.summary_prefix(view, log_pages=self._pages, pages_folder=self._folder.name)
+        known = {name for name, *_ in view.environment}
+        fragment = html_rows.summary_prefix(
+            view,
+            log_pages=self._pages,
+            pages_folder=self._folder.name,
+            reports=deck_links(self._folder.name) if DECK in dict(view.paths) else "",
+            inputs=tuple(self._copy_inputs()),
+            session=tuple(row for row in self._metadata() if row[0] not in known),
+        )
         prefix.append(fragment)
         if self._data is not None:
-            # pytest-html's script sets these cells as HTML; its dictionary is pytest-metadata's own, hence the copy.
-            entries = {escape(clean(name)): _environment_cell(value, href) for name, value, href in view.environment}
-            self._data.set_data("environment", {**self._data.data.get("environment", {}), **entries})
+            self._data.set_data("environment", {})  # ours stands in the page itself, and needs no script
+        self._is_ours = True
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, object, object]:
+        """Finish the page once pytest-html has written it."""
+        try:
+            return (yield)
+        finally:
+            if self._is_ours:
+                self._finish_page()
+
+    def _finish_page(self) -> None:
+        assets = self._report.parent / "assets" / "style.css"
+        try:
+            other = assets.read_text("utf-8") if assets.is_file() else ""
+            href = quote(f"{self._folder.name}/{_STYLE_SHEET}")
+            finished = finish(self._report.read_text("utf-8"), html_rows.stylesheet(), href, other_css=other)
+            write_text(self._report, finished.page)
+            write_text(self._folder / _STYLE_SHEET, finished.css)
+        except OSError as error:
+            _log.warning("%s stays as pytest-html made it (%s)", self._report, error.strerror)
+
+    def _copy_inputs(self) -> Iterator[tuple[str, str, str]]:
+        """Copy the files that the run was made from, without their secrets; give the rows that link the copies."""
+        for file in self._inputs:
+            name = f"{file.kind}_{file.path.name}"
+            link = quote(f"{self._folder.name}/{name}") if file.text else ""
+            try:
+                if file.text:
+                    write_text(self._folder / name, self._redact(file.text))
+            except OSError as error:
+                _log.warning("no copy of %s: %s could not be written (%s)", file.path, self._folder, error.strerror)
+                link = ""
+            yield _INPUTS.get(file.kind, file.kind), os.path.normpath(file.path), link
+
+    def _metadata(self) -> Iterator[tuple[str, str, str]]:
+        """Give what pytest-metadata knows of this session: versions, and the variables of a CI job."""
+        known = self._data.data.get("environment", {}) if self._data is not None else {}
+        for name, value in known.items():
+            text = ", ".join(f"{key} {what}" for key, what in value.items()) if isinstance(value, dict) else str(value)
+            yield str(name), self._redact(text), text if text.startswith(("http://", "https://")) else ""
 
     def _checks(self, nodeid: str) -> tuple[Check, ...]:
         row = self._rows.get(nodeid)
@@ -199,7 +253,9 @@ class HtmlRows:
         if not sections:
             return ""
         stage = _stage_name(report.nodeid)
-        page, was_cut = html_rows.log_page(report.nodeid, sections, full_text_name=f"{stage}.log")
+        page, was_cut = html_rows.log_page(
+            report.nodeid, sections, full_text_name=f"{stage}.log", report_name=self._report.name
+        )
         try:
             write_text(self._folder / "aorta.css", html_rows.stylesheet())
             write_text(self._folder / f"{stage}.html", page)
@@ -214,11 +270,6 @@ class HtmlRows:
 
 def _stage_name(nodeid: str) -> str:
     return nodeid.rpartition("::")[2]
-
-
-def _environment_cell(value: str, href: str) -> str:
-    text = escape(clean(value))
-    return f'<a href="{escape(clean(href))}">{text}</a>' if html_rows.is_link(href) else text
 
 
 def _extra(format_type: str, content: str, name: str | None = None) -> dict[str, str | None]:

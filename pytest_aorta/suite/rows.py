@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pytest
 from _pytest._code.code import ExceptionRepr
 
+from pytest_aorta.reporting.hints import Hint
 from pytest_aorta.reporting.model import StageRow
 
 STAGE_ROW = pytest.StashKey[StageRow]()
@@ -18,6 +17,7 @@ class StageRows:
 
     def __init__(self) -> None:
         self.by_nodeid: dict[str, StageRow] = {}
+        self._hints: dict[str, Hint] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
@@ -26,15 +26,19 @@ class StageRows:
         if row is not None:
             self.by_nodeid[item.nodeid] = row
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Put the hint below a failed stage's message: terminal, JUnit and HTML print it from there."""
-        report = yield
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> None:
+        """Remember the hint about a stage."""
         row = item.stash.get(STAGE_ROW, None)
+        if row is not None and row.hint is not None:
+            self._hints[item.nodeid] = row.hint
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Put the hint below a failed stage's message: terminal, JUnit and HTML print it from there."""
         told = report.longrepr if report.failed and report.when == "call" and not is_subtest(report) else None
-        if row is not None and row.hint is not None and isinstance(told, ExceptionRepr):
-            told.addsection("hint", row.hint.line())
-        return report
+        if report.nodeid in self._hints and isinstance(told, ExceptionRepr):
+            told.addsection("hint", self._hints[report.nodeid].line())
 
 
 def is_subtest(report: pytest.TestReport) -> bool:

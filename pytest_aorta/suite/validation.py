@@ -311,6 +311,7 @@ class Validation:
                 self._opened.report_stem,
                 lambda: self._view,
                 rows.by_nodeid,
+                inputs=self._opened.settings.inputs,
                 redact=lambda text: scrub(text, secrets),
             )
             plugins.register(self._html, "aorta-html")

@@ -132,7 +132,8 @@ def test_summary_shows_stages_in_order_with_reasons_gates_metrics_and_paths() ->
         "1 min 05 s",
         "could not measure: rank 1 exited 13",
     ] in page.rows
-    assert ["✘ FAILED", "max_avg_iteration_ms", "20.00 ms", "max 10 ms", SLOW.reason] in page.rows
+    assert ["✘ FAILED", "max_avg_iteration_ms", "20.00 ms", "max 10 ms", "100.0 % over", SLOW.reason] in page.rows
+    assert "3 stages: 1 could not measure, 1 failed, 1 skipped; 1 sub-test: 1 failed" in page.text
     assert ["avg_iteration_time_ms", "20", "ms", "timeline"] in page.rows
     assert ["run folder", "out/0123"] in page.rows
 
