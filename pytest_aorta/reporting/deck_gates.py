@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_aorta.checks import COUNTS, Check, GateKind
 from pytest_aorta.reporting.deck_document import DeckSpec, GateVerdict, Status, ThresholdsState
 from pytest_aorta.reporting.model import RunView
-from pytest_aorta.reporting.text import one_line
+from pytest_aorta.reporting.text import one_line, without_tally
 
 # Tier -> the threshold that fills it, in the order in which they are shown.
 TIERS: Mapping[str, str] = {
@@ -21,7 +20,6 @@ TIERS: Mapping[str, str] = {
 }
 RECORD_TIER = "record"
 GATES_TIER = "gates"
-_TALLY = re.compile(r" \(\d+ of \d+ gates .*\)$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def judgement_of(limit: Limit, view: RunView, state: ThresholdsState) -> Judged:
     check = max(told, key=lambda one: _excess(one, limit))
     verdicts: dict[str, GateVerdict] = {"passed": "pass", "failed": "fail"}
     more = f"; and {len(told) - 1} more ranks" if check.failed and len(told) > 1 else ""
-    reason = untallied(check.reason) + more
+    reason = one_line(without_tally(check.reason)) + more
     return Judged(limit, verdicts.get(check.state, "not evaluated"), check.actual, check.unit or unit, reason)
 
 
@@ -111,11 +109,6 @@ def spec_of(one: Judged) -> DeckSpec:
         verdict=one.verdict,
         reason=one.reason,
     )
-
-
-def untallied(reason: str) -> str:
-    """Give a gate's reason without the tally that every failing gate carries."""
-    return one_line(_TALLY.sub("", reason))
 
 
 def gate_text(limit: Limit, verdict: GateVerdict, actual: float | None, unit: str) -> str:

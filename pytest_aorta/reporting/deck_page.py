@@ -109,6 +109,8 @@ def render_deck(deck: DeckDocument, *, name: str = NAME) -> str:
             gates=[(spec, write_quantity(spec.actual, spec.unit, spec.name), _limit(spec), _gate_bar(spec))
                    for cell in deck.cells for one in cell.metrics if (spec := one.spec) is not None],
             broken=_broken(deck),
+            not_judged=[one for one in deck.summary.not_judged if one not in deck.summary.sentence],
+            has_reasons=any(one.spec.reason for cell in deck.cells for one in cell.metrics if one.spec is not None),
             failures=_failures(deck.summary.failures[:MAX_FAILURES]),
             highlights=_highlights(deck),
             rank_charts=_rank_charts(deck),
@@ -341,7 +343,7 @@ def _steps(steps: DeckSteps) -> _Chart:
     line = Line("Median of the ranks", figures.BLUE, steps.median_ms, steps.min_ms, steps.max_ms)
     figure = figures.line_chart(
         f"Step time over {len(steps.steps)} steps of {steps.num_ranks} ranks",
-        steps.steps, (line, Line("Slowest rank", figures.ORANGE, steps.max_ms)), x_label="step", unit="ms",
+        steps.steps, (Line("Slowest rank", figures.ORANGE, steps.max_ms), line), x_label="step", unit="ms",
     )  # fmt: skip
     slowest = sorted(zip(steps.max_ms, steps.steps, steps.slowest_rank, steps.median_ms, strict=True), reverse=True)[
         :10

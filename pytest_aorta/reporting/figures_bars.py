@@ -39,7 +39,7 @@ def gate_bar(kind: str, actual: float | None, limit: float, tolerance: float | N
 
 
 def margin(kind: str, actual: float | None, limit: float, tolerance: float | None = None) -> str:
-    """Say in percent of the limit by how much a value keeps it (left) or breaks it (over, under)."""
+    """Say in percent of the limit, or of the tolerance, by how much a value keeps it (left) or breaks it (over, under)."""
     if actual is None:
         return "not measured"
     room = {
@@ -47,9 +47,10 @@ def margin(kind: str, actual: float | None, limit: float, tolerance: float | Non
         "min": actual - limit,
         "within": (tolerance or 0.0) - abs(actual - limit),
     }[kind]
-    if limit == 0:
+    whole = abs(limit) if tolerance is None else tolerance
+    if whole == 0:
         return "at the limit" if room == 0 else "inside" if room > 0 else "over the limit"
-    share = room / abs(limit) * 100
+    share = room / whole * 100
     return f"{abs(share):.1f} % {'left' if room >= 0 else 'under' if kind == 'min' else 'over'}"
 
 
@@ -85,7 +86,7 @@ def bars(label: str, rows: Sequence[tuple[str, float, str]], *, unit: str) -> Fi
 
 def stacked_columns(label: str, rows: Sequence[tuple[str, Mapping[str, float]]], colours: Mapping[str, str]) -> Figure:
     """Draw where the time of each row went as columns side by side, from 0; every part says what it is."""
-    width, height, left, top, bottom = 1100, 240, 72, 14, 34
+    width, height, left, top, bottom = 1100, 248, 72, 24, 34
     ticks = ticks_to(max((sum(parts.values()) for _, parts in rows), default=1.0))
     plot_w, plot_h = width - left - 16, height - top - bottom
     pitch = min(60.0, plot_w / max(1, len(rows)))

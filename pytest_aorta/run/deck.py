@@ -29,11 +29,12 @@ from pytest_aorta.reporting.deck_document import (
     DeckStraggler,
     DeckValue,
 )
-from pytest_aorta.reporting.deck_gates import Limit, gate_name, untallied
+from pytest_aorta.reporting.deck_gates import Limit, gate_name
 from pytest_aorta.reporting.deck_page import DECK, DeckPlace, deck_stylesheet, render_deck
 from pytest_aorta.reporting.deck_ranks import place_of
 from pytest_aorta.reporting.json_report import write_json, write_text
 from pytest_aorta.reporting.model import RunView
+from pytest_aorta.reporting.text import one_line, without_tally
 from pytest_aorta.run.conclusion import next_step, view_of, without_cause
 from pytest_aorta.run.folder import RunFolder, read_regular
 from pytest_aorta.run.gating import bare
@@ -196,7 +197,7 @@ def _failures(record: RunRecord, folder: RunFolder, hosts: Sequence[str], per_ho
                 what=check.label,
                 host=host,
                 rank=rank,
-                reason=untallied(check.reason) or check.label,
+                reason=one_line(without_tally(check.reason)) or check.label,
                 next_step=check.next_step or advice,
             )
         if not failed:

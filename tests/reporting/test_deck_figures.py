@@ -32,7 +32,7 @@ def test_ticks_of_nothing() -> None:
         ("max", 100.0, 100.0, None, "0.0 % left"),
         ("min", 0.4, 0.5, None, "20.0 % under"),
         ("min", 0.6, 0.5, None, "20.0 % left"),
-        ("within", 5.2, 5.0, 0.1, "2.0 % over"),
+        ("within", 5.2, 5.0, 0.1, "100.0 % over"),
         ("max", 1.0, 0.0, None, "over the limit"),
         ("max", None, 1.0, None, "not measured"),
     ],
