@@ -148,7 +148,7 @@ def run_to_end(cluster: Cluster, *arguments: str) -> Ending:
     return start(cluster, *arguments).end()
 
 
-def hold(cluster: Cluster, moment: str, *arguments: str, timeout_s: float = 30) -> Caught:
+def hold(cluster: Cluster, moment: str, *arguments: str, timeout_s: float = 45) -> Caught:
     """Start a run and hold it where its log says `moment`, a pattern."""
     (cluster.path / "holder.py").write_text(HOLDER.format(moment=moment), "utf-8")
     caught = start(cluster, "-p", "holder", *arguments)
@@ -163,7 +163,7 @@ def has_ended(caught: Caught) -> bool:
     return False
 
 
-def train(cluster: Cluster, *arguments: str, timeout_s: float = 30) -> Caught:
+def train(cluster: Cluster, *arguments: str, timeout_s: float = 45) -> Caught:
     """Start a run and wait until all its ranks have written their traces and train on."""
     caught = start(cluster, *arguments)
     wait_until(lambda: have_traces(cluster) or has_ended(caught), "traces of all ranks", timeout_s, pause_s=0.1)

@@ -185,6 +185,7 @@ def test_one_rank_exits_while_the_others_wait(cluster: Cluster) -> None:
     assert (ending.code, ending.letters) == (1, "PPPSFPSPSPP")
     assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("failed", "workload", ["node2"], [])
     assert "test_run_benchmark: node2: rank 1 exited 13" in ending.sentence
+    assert len(list((cluster.folder / "combined_traces").rglob("*.pt.trace.json"))) == 2
     cluster.assert_nothing_left()
 
 
@@ -195,9 +196,11 @@ def test_two_runs_at_once(cluster: Cluster, tmp_path: Path, name: str) -> None:
     first = hold(cluster, ": trains$")
     (tmp_path / "second").mkdir()
     other = Cluster(tmp_path / "second", lab=cluster.lab)
-    configure_light(other, container={"name": name}, args={"volumes": [f"{CHECKOUT}2:/mnt"]}, aorta_path=f"{CHECKOUT}2")
+    tree = f"{CHECKOUT}/second"
+    configure_light(other, container={"name": name}, args={"volumes": [f"{tree}:/mnt"]}, aorta_path=tree)
     for host in cluster.lab.hosts:
-        host.run(["cp", "-r", CHECKOUT, f"{CHECKOUT}2"], check=True)
+        host.run(["mkdir", "-p", tree], check=True)
+        host.run(["cp", f"{CHECKOUT}/sample_workload.py", tree], check=True)
     ending = run_to_end(other)
     first.release()
 
