@@ -268,7 +268,7 @@ def _grid(one: DeckHeatmap, deck: DeckDocument) -> _Chart:
     is_delay = one.key == "caused_delay_ms"
     bands = figures_grid.SHARE if is_delay else figures_grid.DEVIATION
     known = dict(zip(one.ranks, zip(one.values, one.shares, strict=True), strict=True))
-    size = max(len(deck.hosts) * deck.ranks_per_host, max(one.ranks) + 1)
+    size = len(deck.hosts) * deck.ranks_per_host
     shares = [known[rank][1] if rank in known else None for rank in range(size)]
     titles = []
     if size <= figures_grid.MAX_TITLED_CELLS:
@@ -284,7 +284,9 @@ def _grid(one: DeckHeatmap, deck: DeckDocument) -> _Chart:
     shown = [(band.colour, band.label) for band in bands if band.label in seen]
     if None in shares:
         shown.append((figures_grid.MISSING, "not measured"))
-    return _Chart(heading, figure, Legend.of(shown))
+    outside = sum(rank >= size for rank in one.ranks)
+    note = f"Ranks that belong to no configured host are not drawn: {outside}." if outside else ""
+    return _Chart(heading, figure, Legend.of(shown), note=note)
 
 
 def _cell_title(

@@ -39,7 +39,7 @@ def gate_bar(kind: str, actual: float | None, limit: float, tolerance: float | N
 
 
 def margin(kind: str, actual: float | None, limit: float, tolerance: float | None = None) -> str:
-    """Say in percent of the limit, or of the tolerance, by how much a value keeps it (left) or breaks it (over, under)."""
+    """Say by how much a value keeps a limit (left) or breaks it (over, under): percent of it, or of the tolerance."""
     if actual is None:
         return "not measured"
     room = {

@@ -133,3 +133,29 @@ def test_a_large_run_is_aggregated(tmp_path: Path) -> None:
     assert len(page.tags) < 6_000
     assert "A point is 4 ranks" in page.text
     assert "distribution over ranks" in page.text
+
+
+def test_ranks_with_holes_can_be_drawn(tmp_path: Path) -> None:
+    """Ranks that were not measured, that nobody configured, or whose number is not known."""
+    run = make_run(tmp_path, ranks=16)
+    holes = {
+        name: metric.model_copy(
+            update={
+                "per_rank": tuple(
+                    RankValue(
+                        rank={3: -1, 5: 10**12}.get(one.rank, one.rank), value=None if one.rank % 2 else one.value
+                    )
+                    for one in metric.per_rank
+                    if one.rank != 7
+                )
+            }
+        )
+        for name, metric in run.folder.read_metrics().items()
+    }
+    run.folder.write_metrics(holes)
+    html, page = page_of(tmp_path, run)
+    assert "rank 1, gpu-0000 #1: not measured" in html
+    assert "Ranks that belong to no configured host are not drawn: 1." in page.text
+    run.folder.write_metrics({name: metric.model_copy(update={"value": None}) for name, metric in holes.items()})
+    _, page = page_of(tmp_path, run)
+    assert "—" in page.text
