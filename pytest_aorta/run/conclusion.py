@@ -21,6 +21,7 @@ PHASE_LOGS = {"test_build_rccl": "rccl", "test_run_benchmark": "benchmark"}
 MAX_LOGS = 64
 LOG_TAIL_BYTES = 64 * 1024
 TELLING = re.compile(r"N?R?CCL (?:WARN|ERROR)|\b\w*(?:Error|error|ERROR)\b|\bfault\b|killed by signal")
+HANDLED = re.compile(r"\b(?:WARNING|INFO|DEBUG)\b|^(?:\[\w+\]:)*\s?\[?[WI]\d{4} ")
 
 
 def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_short: str = "") -> tuple[Verdict, str]:
@@ -104,14 +105,14 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
     return ""
 
 
-def hint_for(stage: StageRecord | None, folder: RunFolder | None = None) -> Hint | None:
-    """Give the hint about a failed stage; with the run's folder the logs of its phase are looked at as well."""
+def hint_for(stage: StageRecord | None, folder: RunFolder) -> Hint | None:
+    """Give the hint about a failed stage; the logs of its phase are looked at where its reason says too little."""
     if stage is None or stage.outcome != "failed":
         return None
     failed = [check for check in stage.checks if check.failed]
     words = "; ".join((stage.reason, *(check.reason for check in failed)))
     phase = PHASE_LOGS.get(stage.name)
-    lines = _telling_lines(folder, phase) if folder is not None and phase is not None else ()
+    lines = _telling_lines(folder, phase) if phase is not None else ()
     return find(words, [check.label for check in failed], lines)
 
 
@@ -124,7 +125,7 @@ def _telling_lines(folder: RunFolder, phase: str) -> Iterator[str]:
                 tail = stream.read(LOG_TAIL_BYTES).decode("utf-8", "replace")
         except OSError:
             continue
-        yield from (line for line in tail.splitlines() if TELLING.search(line))
+        yield from (line for line in tail.splitlines() if TELLING.search(line) and not HANDLED.search(line))
 
 
 def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str], ...] = ()) -> RunView:
@@ -133,7 +134,7 @@ def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str
     if verdict is None:
         verdict, sentence = conclude(record.stages, record.plan)
     cause = next((s for s in record.stages.values() if s.outcome in {"failed", "interrupted"}), None)
-    rows = tuple(_row(name, record.stages.get(name)) for name in record.plan)
+    rows = tuple(_row(name, record.stages.get(name), folder) for name in record.plan)
     return RunView(
         run_id=record.run_id,
         suite=f"aorta_{record.suite}",
@@ -164,7 +165,7 @@ def _notes(record: RunRecord) -> Iterator[str]:
         yield f"judged again {len(record.judgements)} time(s), last at {last.at}: {came_to}"
 
 
-def stage_row(stage: StageRecord) -> StageRow:
+def stage_row(stage: StageRecord, folder: RunFolder) -> StageRow:
     """Give a stage's outcome as reports show it."""
     notes = (("Notes", "\n".join(stage.notes)),) if stage.notes else ()
     return StageRow(
@@ -174,7 +175,7 @@ def stage_row(stage: StageRecord) -> StageRow:
         reason=stage.reason,
         checks=stage.checks,
         log_sections=notes,
-        hint=hint_for(stage),
+        hint=hint_for(stage, folder),
     )
 
 
@@ -221,8 +222,8 @@ def _ranks(result: Result) -> tuple[RankPart, ...]:
     )
 
 
-def _row(name: str, stage: StageRecord | None) -> StageRow:
-    return StageRow(name=name, outcome="not_run") if stage is None else stage_row(stage)
+def _row(name: str, stage: StageRecord | None, folder: RunFolder) -> StageRow:
+    return StageRow(name=name, outcome="not_run") if stage is None else stage_row(stage, folder)
 
 
 def _metrics(folder: RunFolder) -> dict[str, Metric]:

@@ -143,7 +143,7 @@ class Validation:
             if self._pipeline is None:
                 raise pytest.UsageError(f"{test}: no run was begun")
             outcome = self._pipeline.perform(item.stage)
-            row = item.stash[STAGE_ROW] = stage_row(outcome)
+            row = item.stash[STAGE_ROW] = stage_row(outcome, self._pipeline.run.folder)
             if self._progress is not None:
                 self._progress.result(row)
             if outcome.outcome == "interrupted":

@@ -80,6 +80,8 @@ def test_the_log_says_why_where_the_reason_says_only_that() -> None:
     assert find("n1: rank 0 was ended by SIGABRT", (), lines) is BY_KEY["ib_memlock"]
     assert find("ncclSystemError: unhandled system error", (), lines) is BY_KEY["ib_memlock"]
     assert find("n1: CUDA out of memory. Tried to allocate", (), lines) is BY_KEY["gpu_memory"]
+    assert find("n1: rank 0 exited 1", (), lines) is BY_KEY["ib_memlock"]
+    assert find("n1: rank 0 exited 13: RuntimeError: planned", (), lines) is None
     everyday = ['NCCL WARN Missing "iommu=pt" from kernel command line', "libibverbs.so: cannot open shared object"]
     assert find("n1: rank 0 was ended by SIGABRT", (), everyday[:1]) is BY_KEY["ended_sigabrt"]
 

@@ -62,6 +62,11 @@ def test_the_logs_of_the_phase_tell_why_where_the_reason_says_only_that(tmp_path
     folder = RunFolder(tmp_path)
     stage = StageRecord(name="test_run_benchmark", outcome="failed", reason="n1: rank 0 was ended by SIGABRT")
     assert getattr(hint_for(stage, folder), "key", "") == "ended_sigabrt"
+    handled = (
+        "WARNING: ModuleNotFoundError: No module named 'flash_attn'\n[rank0]:[W1129 16:15:54 x] HIP out of memory\n"
+    )
+    (tmp_path / "benchmark-node-0.log").write_text(handled, "utf-8")
+    assert getattr(hint_for(stage, folder), "key", "") == "ended_sigabrt"
     said = "n1:1:2 [0] NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory\n"
     (tmp_path / "benchmark-node-1.log").write_bytes(b"\xff step 1\n" * 100_000 + said.encode() + b"step 2\n")
     hint = hint_for(stage, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 
 from pytest_aorta.reporting.hints.collectives import COLLECTIVES, FOLLOWERS, UNSPECIFIC
@@ -12,6 +13,8 @@ from pytest_aorta.reporting.hints.hosts import HOSTS
 from pytest_aorta.reporting.hints.kernel import KERNEL
 from pytest_aorta.reporting.hints.workload import CHECKS, WORKLOAD
 
+# A process ended, and no word of its own follows.
+_SAYS_NO_MORE = re.compile(r"\b(?:exited -?\d+\b|ended by SIG\w+\b|did not end\b)(?!:)")
 _WEAK = (*FOLLOWERS, *UNSPECIFIC, *ENDINGS)
 _TOLD_BY_LOGS = tuple(hint for hint in (*DEVICES, *COLLECTIVES, *WORKLOAD, *HOSTS) if not hint.is_everyday)
 
@@ -36,7 +39,7 @@ def find(reason: str, labels: Collection[str] = (), lines: Iterable[str] = ()) -
     """
     symptom = Symptom.of(reason, labels)
     found = next((hint for hint in HINTS if hint.matches(symptom)), None)
-    if found is not None and found not in _WEAK:
+    if found not in _WEAK and (found is not None or not _SAYS_NO_MORE.search(reason)):
         return found
     told = [Symptom.of(line) for line in lines]
     return next((hint for hint in _TOLD_BY_LOGS if any(hint.matches(line) for line in told)), found)
