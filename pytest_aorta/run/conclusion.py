@@ -20,7 +20,7 @@ NO_SOURCE = "—"
 PHASE_LOGS = {"test_build_rccl": "rccl", "test_run_benchmark": "benchmark"}
 MAX_LOGS = 64
 LOG_TAIL_BYTES = 64 * 1024
-TELLING = re.compile(r"N?R?CCL (?:WARN|ERROR)|\b\w*(?:Error|error|ERROR)\b|\bfault\b|killed by signal")
+TELLING = re.compile(r"N?R?CCL (?:WARN|ERROR)|\b\w*(?:Error|error|ERROR)\b|\bfault\b|killed by signal|\[E\d{4} ")
 HANDLED = re.compile(r"\b(?:WARNING|INFO|DEBUG)\b|^(?:\[\w+\]:)*\s?\[?[WI]\d{4} ")
 
 

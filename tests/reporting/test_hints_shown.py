@@ -73,6 +73,9 @@ def test_the_logs_of_the_phase_tell_why_where_the_reason_says_only_that(tmp_path
     assert hint is not None
     assert hint.key == "ib_memlock"
     assert next_step({stage.name: stage}, folder) == hint.next_step
+    late = "[rank0]:[E1129 16:16:21 x.cpp:1914] [PG ID 0 Rank 0] Received a dump signal due to a collective timeout\n"
+    (tmp_path / "benchmark-node-1.log").write_text(late, "utf-8")
+    assert getattr(hint_for(stage, folder), "key", "") == "collective_hang"
     other = stage.model_copy(update={"name": "test_collect_traces"})
     assert getattr(hint_for(other, folder), "key", "") == "ended_sigabrt"
 
