@@ -71,6 +71,8 @@ identity() {
     cp "$LAB_FOLDER/hosts" "$root/etc/hosts"
     # A shell's start-up files of the machine's own root cost time and may rewrite PATH in each session.
     rm -rf "$root"/root/{.ssh,.docker,.bashrc,.profile,.bash_profile}
+    mkdir -p "$root/root/.cache"
+    mount -t tmpfs -o mode=700 cache "$root/root/.cache" # work folders of runs on the machine itself are not this host's
     chmod 711 "$root/root" # the environment that runs the tests may lie there, and the user `lab` runs it too
     install -D -m 600 "$LAB_FOLDER/id.pub" "$root/root/.ssh/authorized_keys"
     chmod 700 "$root/root/.ssh"
