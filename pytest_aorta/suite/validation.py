@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from pytest_aorta.config.redact import scrub
 from pytest_aorta.errors import ConfigError, Fault
 from pytest_aorta.plugin import Activation
+from pytest_aorta.reporting.bundle import bundle_name, write_bundle
 from pytest_aorta.reporting.json_report import host_lines, sort_hosts, verdict_document, write_json, write_text
 from pytest_aorta.reporting.model import RunView
 from pytest_aorta.run.conclusion import conclude, stage_row, view_of, with_stored, write_documents
@@ -60,6 +64,7 @@ class Validation:
         self._pipeline: Pipeline | None = None
         self._interruption = Interruption()
         self._progress: Progress | None = None
+        self._bundle: Path | None = None
         self._exit_code: int | pytest.ExitCode = 0
         self._unwritten = ""
         self._view: RunView | None = None
@@ -201,9 +206,10 @@ class Validation:
             reporter.write_line(f"aorta: no stage is selected; there are {', '.join(s.test for s in self._stages)}")
 
     def leave(self) -> None:
-        """Undo what an aborted session left, and give the signals back."""
+        """Undo what an aborted session left, pack the reports, which are written by now, and give the signals back."""
         if self._pipeline is not None:
             self._pipeline.run.close()
+            self._pack(self._pipeline.run.folder.record)
         self._reports.release()
         self._interruption.restore()
 
@@ -248,7 +254,11 @@ class Validation:
             log.error("the record could not be written: %s", error)
             sentence = f"{sentence}; and the record could not be written: {error}"
             run.record.document.verdict, run.record.document.sentence = verdict, sentence
-        self._view = view_of(shown, run.folder, paths=self._reports.paths())
+        paths = self._reports.paths()
+        if self._reports.folder is not None:
+            self._bundle = self._reports.folder / bundle_name(self._opened.report_stem, datetime.now(tz=UTC))
+            paths = (*paths, ("bundle", str(self._bundle)))
+        self._view = view_of(shown, run.folder, paths=paths)
         if self._html is not None:
             labels = {stage.test: stage.label for stage in self._stages}
             self._view = with_deck(self._view, shown, run.folder, self._html.deck(labels, self._reports.log))
@@ -256,6 +266,16 @@ class Validation:
             self._write_lists(self._view)
         except OSError as error:
             log.error("%s could not be written: %s", self._reports.folder, error)
+
+    def _pack(self, record: Path) -> None:
+        bundle, folder = self._bundle, self._reports.folder
+        if bundle is None or folder is None:
+            return
+        try:
+            write_bundle(bundle, folder, self._opened.report_stem, record)
+        except OSError as error:
+            bundle.unlink(missing_ok=True)
+            sys.stderr.write(f"{bundle} could not be written: {error.strerror or error}\n")  # no log is left
 
     def _judged(self, pipeline: Pipeline, verdict: str, sentence: str) -> RunRecord:
         run = pipeline.run
