@@ -230,6 +230,7 @@ class _Loading:
             self.cwd,
             label=str(self.config_option),
             needed=document.get("enforce_thresholds", True) is True and not document.get("gates"),
+            enforced=document.get("enforce_thresholds", True) is not False,
         )
         return found, shortened(reference) or (found.name if found else "")
 

@@ -22,11 +22,13 @@ from pytest_aorta.errors import ConfigError, Fault
 PATTERN = "*threshold.json"
 
 
-def find(reference: str, config_path: Path, cwd: Path, *, label: str, needed: bool) -> Path | None:
+def find(
+    reference: str, config_path: Path, cwd: Path, *, label: str, needed: bool, enforced: bool = True
+) -> Path | None:
     """Find the file that `threshold_json` names, or the single one beside the configuration.
 
     A reference is looked up in the configuration's folder first, then as a path by itself. Without a reference and
-    without a file the answer is None, unless one is `needed`.
+    without a file the answer is None, unless one is `needed`; so it is with several where none is `enforced`.
 
     Raises:
         ConfigError: It is nowhere, or several lie beside the configuration.
@@ -42,6 +44,8 @@ def find(reference: str, config_path: Path, cwd: Path, *, label: str, needed: bo
             f"{label}: threshold_json", f"seen {shortened(reference)!r}, but there is no such file; tried {places}"
         )
     beside = sorted(path for path in folder.glob(PATTERN) if is_file(path) and path != config_path)
+    if len(beside) > 1 and not enforced:
+        return None
     if len(beside) > 1:
         names = ", ".join(path.name for path in beside)
         raise _wrong(

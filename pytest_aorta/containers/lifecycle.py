@@ -118,7 +118,8 @@ class Containers:
         images = {host: spec.image for host, spec in specs.items()}
         there = self._driver.has_image(images).of(images, "look for the image")
         missing = {host: specs[host] for host, is_there in there.items() if not is_there}
-        self._driver.pull(missing).of(missing, "get the image")
+        names = ", ".join(dict.fromkeys(spec.image for spec in missing.values()))
+        self._driver.pull(missing).of(missing, f"get the image {names}")
 
     def _undo(self, host: str, container_id: str) -> Ask:
         argv = self._driver.removal(host, container_id)

@@ -96,7 +96,7 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
         if gates and all(check.actual is None for check in gates):
             return "the gate's reason says why it was not measured; leave the limit out where it cannot be"
         if gates:
-            again = "pytest -k test_validate_thresholds --aorta-config=FILE judges this run by other limits"
+            again = f"pytest --aorta-run={folder.run_id} --aorta-config=FILE judges this run by other limits"
             return f"see each rank's share in {folder.metrics}; {again}"
         if stage.outcome != "failed":
             return ""

@@ -78,7 +78,7 @@ class RunContext:
         """Start the node programs, once; they leave when the run is closed."""
         if not self._connected:
             self._connected = True
-            self.on_teardown("node programs left", self.fleet.close)
+            self.on_teardown("node programs ended", self.fleet.close)
             self.fleet.open({host.name: self.state_dir(host.name) for host in self.group})
         return self.fleet
 

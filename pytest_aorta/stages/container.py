@@ -150,7 +150,7 @@ def _enter(run: RunContext, work_dirs: Mapping[str, str]) -> None:
         {host: InsideTransport(run.fleet, host, run.engine.argv, path, python) for host, path in programs.items()},
         lease_seconds=run.settings.config.lease_seconds,
     )
-    run.on_teardown("node programs in the containers left", inside.close)
+    run.on_teardown("node programs in the containers ended", inside.close)
     inside.open({host: f"{path}/inside.node" for host, path in work_dirs.items()})
     run.enter(inside)
 

@@ -27,7 +27,7 @@ def require_torch(run: RunContext) -> None:
     """
     if not uses_torchrun(run.settings):
         return
-    python = python_command(run.settings)
+    python, container = python_command(run.settings), run.settings.config.container
     answers = run.ask_inside(Ask("run", {"argv": [*python, "-c", PROBE], "timeout_s": 60}, timeout_s=70))
     problems: dict[str, HostError] = {}
     for host, answer in answers.items():
@@ -38,8 +38,9 @@ def require_torch(run: RunContext) -> None:
         found = json.loads(answer["stdout"])
         log.info("%s: Python %s, torch %s", host, found["python"], found["torch"])
         if found["torch"] is None:
+            where = f" of the image {container.image}" if run.is_inside and container else ""
             problems[host] = CommandFailed(
-                host, f"{python[0]} has no torch, which the workload needs; install it there or set `python`"
+                host, f"{python[0]}{where} has no torch, which the workload needs; install it there or set `python`"
             )
     if problems:
         raise FleetError(problems)

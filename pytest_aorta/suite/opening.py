@@ -93,6 +93,9 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
             settings = replace(settings, thresholds=load_thresholds(thresholds))
     else:
         raise ConfigError("no configuration; give --aorta-config FILE")
+    if thresholds is not None and not settings.config.enforce_thresholds:
+        # Who names limits on the command line wants to be told whether they hold.
+        settings = replace(settings, config=settings.config.model_copy(update={"enforce_thresholds": True}))
     if not option.collectonly:
         _refuse_pointless(settings, found.config_file if stored is None else None)
     return Opened(settings, stored, report_dir)

@@ -106,7 +106,10 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
     named = {"html": getattr(option, "htmlpath", None), "xml": getattr(option, "xmlpath", None)}
     return Reports(
         folder=folder,
-        stale=tuple(folder / f"{stem}.{kind}" for kind, path in named.items() if not path),
+        stale=(
+            *(folder / f"{stem}.{kind}" for kind, path in named.items() if not path),
+            *(folder / name for name in ("verdict.json", "failing_nodes.txt", "good_nodes.txt") if not opened.stored),
+        ),
         html=_given(option, "htmlpath"),
         junit=_given(option, "xmlpath"),
         log=folder / f"{stem}.log" if own_log else _given(option, "log_file"),

@@ -258,6 +258,9 @@ class Validation:
         if self._reports.folder is not None:
             self._bundle = self._reports.folder / bundle_name(self._opened.report_stem, datetime.now(tz=UTC))
             paths = (*paths, ("bundle", str(self._bundle)))
+        if uncleaned := run.record.document.uncleaned:
+            left = f"{', '.join(uncleaned)}; run `aorta clean {run.folder.run_id}` when it answers again"
+            paths = (("not cleaned up", left), *paths)
         self._view = view_of(shown, run.folder, paths=paths)
         if self._html is not None:
             labels = {stage.test: stage.label for stage in self._stages}

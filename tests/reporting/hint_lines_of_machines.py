@@ -213,11 +213,16 @@ HOSTS = (
             "ssh: connect to host n1 port 22: Connection refused",
             "OSError: [Errno 113] No route to host",
         ),
-        ("the host is up", "no answer within 60 s"),
+        ("the host is up", "no answer within 60 s", "could not get the image a: n1: connect: network is unreachable"),
     ),
     Lines(
         "host_lost",
-        ("n1: the channel broke: Connection reset by peer: it is down or cut off", "n1 rebooted during the run"),
+        (
+            "n1: the channel broke: Connection reset by peer: it is down or cut off",
+            "n1 rebooted during the run",
+            "n1: nothing was heard from it for 90 s: it is down or cut off; n1: kernel-log scan incomplete",
+            "1 of 2 hosts gave no traces: n1: nothing was heard from it for 90 s: it is down or cut off",
+        ),
         ("the channel is open",),
     ),
     Lines(

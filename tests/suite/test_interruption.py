@@ -203,3 +203,17 @@ def test_full_disk_fails_with_a_sentence_and_closes_the_record(rig: Any, small_d
 def test_every_stage_of_a_single_run_was_interrupted_or_skips_by_configuration() -> None:
     skipped = {"test_build_rccl", "test_analyze"}
     assert {stage.test for stage in stages_of("single")} == {*ENTERED, *skipped}
+
+
+def test_a_run_that_is_killed_leaves_no_verdict_of_the_run_before(rig: Any, waiter: Any) -> None:
+    rig.configure("--exit", "3")
+    rig.run(code=1)
+    assert (rig.reports / "verdict.json").exists()
+    rig.configure("--hang-at", "3", "--pid-file", "pids")
+
+    child = rig.start()
+    waiter.pids(rig.path / "pids")
+    child.kill()
+    child.wait()
+
+    assert not [name for name in ("verdict.json", "failing_nodes.txt") if (rig.reports / name).exists()]

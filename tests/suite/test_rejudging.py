@@ -150,3 +150,27 @@ def test_lost_run_folder_is_told_in_one_sentence(rig: Any) -> None:
     rig.folder.rename(rig.path / "moved")
 
     assert "the last run's folder" in rig.pytest("-k", "test_validate_thresholds", code=4)
+
+
+def test_limits_of_the_command_line_are_enforced_whatever_the_run_said(rig: Any) -> None:
+    rig.configure(enforce_thresholds=False, thresholds={})
+    rig.run(code=0)
+    strict = {"expected_results": {"max_avg_iteration_ms": 0.001}}
+    (rig.path / "strict.json").write_text(json.dumps(strict), "utf-8")
+
+    output = rig.pytest(f"--aorta-run={rig.folder.name}", "--aorta-thresholds=strict.json", code=1)
+
+    assert "1 of 1 gates failed: max_avg_iteration_ms" in output
+    assert f"pytest --aorta-run={rig.folder.name} --aorta-config=FILE judges this run by other limits" in output
+    assert "max_avg_iteration_ms" in rig.run("--aorta-thresholds=strict.json", code=1)
+
+
+def test_several_threshold_files_matter_only_where_one_is_enforced(rig: Any) -> None:
+    rig.configure(threshold_json="", enforce_thresholds=False)
+    for name in ("one_threshold.json", "two_threshold.json"):
+        (rig.path / name).write_text(json.dumps({"expected_results": {"max_avg_iteration_ms": 1}}), "utf-8")
+
+    rig.run(code=0)
+    rig.configure(threshold_json="")
+
+    assert "ambiguous" in rig.run(code=4)

@@ -214,8 +214,9 @@ COLLECTIVES = (
         "gloo_interface",
         "fatal",
         r"gloo.{0,160}(?:unable to resolve|unable to find address|cannot assign requested)|GLOO_SOCKET_IFNAME",
-        "gloo does not find a network address of this host: its name means loopback or nothing",
-        "set GLOO_SOCKET_IFNAME to the interface of the training network, or add the host's name to /etc/hosts",
+        "gloo finds no network address: no interface is called as GLOO_SOCKET_IFNAME says, or its own name stands "
+        "for loopback or nothing",
+        "compare GLOO_SOCKET_IFNAME with `ip -br addr` on each host; without it, add the host's name to /etc/hosts",
         _TORCH,
     ),
 )

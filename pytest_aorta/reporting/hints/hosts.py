@@ -59,9 +59,9 @@ HOSTS = (
     says(
         "host_unreachable",
         "fatal",
-        r"no route to host|network is unreachable|host is down"
+        r"^(?!.*could not get the image).*(?:no route to host|network is unreachable|host is down"
         r"|no ssh connection.{0,120}(?:no answer|connection refused)"
-        r"|no answer within \d+(?:\.\d+)? s, expected sshd|connect to host .{0,80} port \d+",
+        r"|no answer within \d+(?:\.\d+)? s, expected sshd|connect to host .{0,80} port \d+)",
         "the host is off, cut off, or does not run sshd where it is looked for",
         "`ssh HOST true` from the machine that runs pytest; then power, cable, firewall, port in ~/.ssh/config",
         _SSH,
