@@ -145,7 +145,8 @@ class Channel:
             OSError: something it left could not be ended.
         """
         self._closing = True
-        if self._lost is None and self._greeted.is_set():
+        # One that is just coming up gets the time to say hello, so that it leaves in good order and nothing behind.
+        if self._lost is None and self._greeted.wait(END_TIMEOUT_S):
             self.ask(Ask("leave", {"grace_s": LEAVE_GRACE_S, "forget": True}, LEAVE_TIMEOUT_S - SLACK_S)).wait()
         self._out.put(None)
         try:

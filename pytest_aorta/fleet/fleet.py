@@ -20,6 +20,7 @@ OPEN_TIMEOUT_S = 60.0
 OPEN_SLACK_S = 5.0  # a host that says why it was given up says more than this side can
 COPY_TIMEOUT_S = 3600.0
 CLOSE_TIMEOUT_S = 30.0
+OPENING_GRACE_S = 5.0
 PINGS_A_LEASE = 6
 PING_LIMIT_S = 15.0
 SILENT_PINGS = 5
@@ -67,6 +68,8 @@ class Fleet:
         self._subscribers: dict[tuple[str, str], Callable[[Event], None]] = {}
         self._lock = threading.Lock()
         self._is_open = False
+        self._num_opening = 0
+        self._opened = threading.Condition(self._lock)
         self._stop_pings = threading.Event()
         self._pinger: threading.Thread | None = None
 
@@ -187,6 +190,8 @@ class Fleet:
         self._stop_pings.set()
         with self._lock:
             self._is_open = False
+            # Programs that are being started find that they are too late, and have to be sent away again.
+            self._opened.wait_for(lambda: not self._num_opening, OPENING_GRACE_S)
             channels = dict(self._channels)
         closings = {host: channel.close for host, channel in channels.items()}
         errors = in_parallel("leaving", closings, CLOSE_TIMEOUT_S, len(closings))  # they mostly wait
@@ -210,6 +215,17 @@ class Fleet:
         self._pinger.start()
 
     def _open(self, host: str, state_dir: str, timeout_s: float) -> None:
+        with self._lock:
+            self._num_opening += 1
+        try:
+            channel = self._start(host, state_dir)
+        finally:
+            with self._lock:
+                self._num_opening -= 1
+                self._opened.notify_all()
+        channel.greet(timeout_s)
+
+    def _start(self, host: str, state_dir: str) -> Channel:
         try:
             pipes = self._transports[host].start(self._lease_s, state_dir)
         except OSError as error:
@@ -225,7 +241,7 @@ class Fleet:
         if too_late:
             channel.close()
             raise LeaseLost(host, "its node program came up after the fleet was closed")
-        channel.greet(timeout_s)
+        return channel
 
     def _on_event(self, event: Event) -> None:
         subscribers = list(self._subscribers.items())

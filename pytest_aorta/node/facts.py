@@ -51,6 +51,7 @@ def facts() -> dict[str, Any]:
         "memlock_bytes": _limit(resource.RLIMIT_MEMLOCK),
         "nofile": _limit(resource.RLIMIT_NOFILE),
         "utc_offset_s": offset_s,
+        "pid_namespace": _link("/proc/self/ns/pid"),
         "kfd": os.path.exists("/dev/kfd"),
         "dri": _paths("/dev/dri/*[0-9]"),
         "nvidia": _paths("/dev/nvidia[0-9]*"),
@@ -96,6 +97,13 @@ def _limit(which: int) -> int:
 
 def _paths(pattern: str) -> list[str]:
     return sorted(glob.glob(pattern))
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def _read(path: str) -> str:

@@ -191,6 +191,10 @@ class _Cleaning:
             {host: Ask("remove", {"path": path}, timeout_s=REMOVE_SECONDS) for host, path in work_dirs.items()}
         )
         self._problems += [str(error) for error in answers.failed.values()]
+        # A program that was killed before it had written its record leaves its folder.
+        fleet.perform(
+            {host: Ask("remove", {"path": self._state_dir(host)}, timeout_s=REMOVE_SECONDS) for host in hosts}
+        )
         gone = set()
         for host, answer in answers.items():
             if answer.get("removed"):

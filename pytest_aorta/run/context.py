@@ -62,13 +62,12 @@ class RunContext:
         return self.group[0]
 
     def work_dir(self, host: str) -> str:
-        """Our folder on a host: one a run, so that it can be removed whole; one each where hosts are one machine."""
+        """Our folder on a host: one a run and host, so that it can be removed whole where hosts share their homes."""
         given = self.settings.work_dir(self.folder.run_id)
         folder = given.rstrip("/")
         if not folder.endswith(self.folder.run_id):
             folder = f"{folder}/{self.folder.run_id}"
-        is_shared = self.settings.cluster.transport == "local" and len(self.group) > 1
-        return f"{folder}-{host}" if is_shared else folder
+        return f"{folder}-{host}" if len(self.group) > 1 else folder
 
     def state_dir(self, host: str) -> str:
         """The folder of a host's node program, beside the work folder so that it outlives that."""

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError
+from pytest_aorta.reporting.text import clean, cut_middle
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.evidence import weigh
 from pytest_aorta.run.interruption import Interrupted
@@ -28,6 +29,7 @@ BOTH: tuple[Suite, ...] = ("single", "distributed")
 PRIOR_FAILURE = "a prior lifecycle stage failed"
 COULD_NOT_MEASURE = "could not measure: "
 MEASURED_BAD = "measured, bad: "
+MAX_REASON_CHARS = 4000
 UNMEASURED = frozenset({"rig", "config"})
 
 
@@ -143,7 +145,7 @@ class Pipeline:
     def _record(self, stage: Stage, outcome: StageRecord, begun: str, start: float) -> StageRecord:
         outcome = outcome.model_copy(update={"seconds": seconds_since(start), "started": begun})
         said = cleaned(outcome.model_dump(mode="json"), self.run.folder.secrets)
-        return self._keep(stage, StageRecord.model_validate(said))
+        return self._keep(stage, StageRecord.model_validate(_legible(said)))
 
     def _gate(self, stage: Stage) -> StageRecord | None:
         cause = self.first_failure
@@ -226,6 +228,15 @@ def _judged(stage: Stage, product: Product) -> StageRecord:
     return whole.model_copy(
         update={"outcome": "failed", "reason": reason, "failure": "unmeasured" if rig else "measured"}
     )
+
+
+def _legible(value: Any) -> Any:
+    """Give a document without terminal sequences in its texts, each of them of a length that can be read."""
+    if isinstance(value, str):
+        return cut_middle(clean(value), MAX_REASON_CHARS)[0]
+    if isinstance(value, dict):
+        return {name: _legible(child) for name, child in value.items()}
+    return [_legible(child) for child in value] if isinstance(value, list) else value
 
 
 def _skipped(stage: Stage, reason: str) -> StageRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pytest_aorta.config.cluster import Cluster
 from pytest_aorta.containers.leftovers import is_gone, remove_containers
@@ -10,6 +11,7 @@ from pytest_aorta.containers.lifetime import Found
 from pytest_aorta.errors import AortaError
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.node.files import MARKER
 from pytest_aorta.node.state import GROUPS_FILE
 from pytest_aorta.run.cleaning import REAP_SECONDS, REMOVE_SECONDS, Cleaned
 from pytest_aorta.run.folder import new_run_id
@@ -17,6 +19,7 @@ from pytest_aorta.run.hosts import fleet_on
 
 CACHE = "~/.cache/pytest-aorta"
 STATE_SUFFIX = ".node"
+YOUNG_NS = 600 * 10**9
 ABSENT = "No such file or directory"
 
 
@@ -48,15 +51,23 @@ def sweep(cluster: Cluster) -> Cleaned:
 
 def _state_folders(fleet: Fleet, hosts: list[str], problems: list[str]) -> Mapping[str, list[str]]:
     """Give the state folders on each host whose node program is gone."""
-    look = {"root": CACHE, "names": [GROUPS_FILE], "since_ns": 0}
+    look = {"root": CACHE, "names": [GROUPS_FILE, MARKER], "since_ns": 0}
+    clocks = fleet.perform({host: Ask("clock") for host in hosts})
     answers = fleet.perform({host: Ask("find", look) for host in hosts})
     problems += [str(error) for error in answers.failed.values() if ABSENT not in error.reason]
     found: dict[str, list[str]] = {}
     for host, answer in answers.items():
-        names = [entry["path"].partition("/")[0] for entry in answer["files"] if entry["path"].count("/") == 1]
-        folders = [f"{CACHE}/{name}" for name in names if name.endswith(STATE_SUFFIX)]
+        now_ns = int(clocks[host]["wall_ns"]) if host in clocks else 0
+        shown = (entry["path"] for entry in answer["files"] if _counts(entry, now_ns))
+        names = {path.partition("/")[0] for path in shown if path.count("/") == 1}
+        folders = [f"{CACHE}/{name}" for name in sorted(names) if name.endswith(STATE_SUFFIX)]
         found[host] = [folder for folder in folders if not _is_alive(fleet, host, folder)]
     return found
+
+
+def _counts(entry: Mapping[str, Any], now_ns: int) -> bool:
+    """Tell whether a file shows a state folder: a record always, the mark alone when no program can be coming up."""
+    return not entry["path"].endswith(MARKER) or int(entry["mtime_ns"]) < now_ns - YOUNG_NS
 
 
 def _is_alive(fleet: Fleet, host: str, folder: str) -> bool:
@@ -77,8 +88,9 @@ def _reap(fleet: Fleet, host: str, folder: str, done: list[str], problems: list[
         problems.append(f"{host}: run {run}: processes {answer['left']} would not end")
     if kept or answer["left"]:
         return
-    removed = fleet.perform({host: Ask("remove", {"path": f"{CACHE}/{run}"}, timeout_s=REMOVE_SECONDS)})
-    problems += map(str, removed.failed.values())
+    for path in (folder, f"{CACHE}/{run}"):
+        removed = fleet.perform({host: Ask("remove", {"path": path}, timeout_s=REMOVE_SECONDS)})
+        problems += map(str, removed.failed.values())
     done.append(
         f"{host}: run {run}: {len(answer['ended'])} processes ended, {len(answer['undone'])} containers removed"
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import CommandFailed, FleetError, HostError
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
@@ -31,6 +32,7 @@ def launch_containers(run: RunContext) -> Containers:
     for host, answer in facts.items():
         run.folder.write_document(run.folder.facts(host), answer)
         log.info("%s: %s, kernel %s, %s CPUs", host, answer["os"], answer["kernel"], answer["cpu_count"])
+    _require_distinct(run, facts)
     prepared = fleet.perform({host: Ask("prepare", {"path": run.work_dir(host)}) for host in fleet.hosts})
     work_dirs = {host: str(answer["path"]) for host, answer in prepared.items()}
     run.on_teardown("work folders removed", lambda: _remove(run, work_dirs))
@@ -107,6 +109,24 @@ def _without_devices(settings: Settings, accelerator: Accelerator) -> Iterator[C
             reason="GPUs (accelerator auto became cpu: the head host has neither /dev/kfd nor /dev/nvidia*)",
             next_step="set accelerator to cpu if there should be none, else to rocm or cuda and look at the driver",
         )
+
+
+def _require_distinct(run: RunContext, facts: Mapping[str, Answer]) -> None:
+    """Require that no machine is named twice: it would train with itself, and prove nothing of a second one."""
+    if run.settings.cluster.transport == "local":
+        return
+    first: dict[tuple[str, str, str], str] = {}
+    problems: dict[str, HostError] = {}
+    for host, answer in facts.items():
+        machine = (str(answer["boot_id"]), str(answer["pid_namespace"]), str(answer["hostname"]))
+        other = first.setdefault(machine, host)
+        if other != host and all(machine):
+            what = (
+                f"is the same machine as {other} (both are {answer['hostname']}); name each machine once in node_dict"
+            )
+            problems[host] = CommandFailed(host, what)
+    if problems:
+        raise FleetError(problems)
 
 
 def _devices(settings: Settings, facts: Mapping[str, Answer], accelerator: Accelerator) -> Iterator[Check]:

@@ -17,6 +17,7 @@ from pytest_aorta.plugin import Activation
 from pytest_aorta.reporting.bundle import bundle_name, write_bundle
 from pytest_aorta.reporting.json_report import host_lines, sort_hosts, verdict_document, write_json, write_text
 from pytest_aorta.reporting.model import RunView
+from pytest_aorta.reporting.text import clean
 from pytest_aorta.run.conclusion import conclude, stage_row, view_of, with_stored, write_documents
 from pytest_aorta.run.deck import with_deck
 from pytest_aorta.run.gating import Pipeline, Stage
@@ -367,5 +368,5 @@ def split_label(label: str) -> tuple[str, dict[str, Plain]]:
 
 
 def _without(record: logging.LogRecord, secrets: tuple[str, ...]) -> bool:
-    record.msg, record.args = scrub(record.getMessage(), secrets), None
+    record.msg, record.args = clean(scrub(record.getMessage(), secrets)), None
     return True
