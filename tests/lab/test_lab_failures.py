@@ -79,7 +79,7 @@ ROWS = (
         "4b", "no torchrun in node2's container", broken.torchrun_is_missing,
         Ending(
             stages="PPFSSSSSSSP", **RIG, hosts=("node2",),
-            why={"rdma": r"could not measure: node2: /mnt/python of the image \S+ has no torch, which the workload needs; .*"},
+            why={"rdma": r"could not measure: node2: /mnt/python of the image \S+ has no torch, which .*"},
         ),
     ),
     Row(
