@@ -26,6 +26,7 @@ pytestmark = pytest.mark.lab(1, docker=True)
 STARTER = """
 import json, os, signal
 from tests.lab.lab import Lab
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run where it is ignored, in the background
 lab = Lab.up(2, docker=True)
 for host in lab.hosts:
     host.run(["docker", "run", "-d", "lab/machine:1", "sleep", "1000"], check=True)
@@ -119,7 +120,7 @@ def test_the_lab_is_seen_while_it_is_up(started: Started) -> None:
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_when_the_starter_is_killed(started: Started, ending: signal.Signals) -> None:
     started.starter.send_signal(ending)
-    started.starter.wait()
+    started.starter.wait(30)
     wait_until(lambda: not leftovers(started), "the lab to be cleared", 20, pause_s=0.1)
     assert started.heir.running, "a child that inherited the line to the keeper does not keep the lab"
 
