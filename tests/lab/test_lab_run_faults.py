@@ -5,6 +5,7 @@ After each: the run says which host and why, nothing of ours runs anywhere, and 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,7 +159,8 @@ def test_link_cut_for_good(cluster: Cluster) -> None:
 
     assert (ending.code, ending.letters) == (1, "PPPSFFSPSPF")
     assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("failed", "cluster", ["node2"], ["node2"])
-    assert f"test_run_benchmark: node2: nothing was heard from it for 5 s: {DOWN}" in ending.sentence
+    # Whether the kernel gives the connection up first or the fleet, which waits for words, is a matter of moments.
+    assert re.match(rf"test_run_benchmark: node2: (nothing was heard|the channel broke).*: {DOWN}", ending.sentence)
     assert caught.trace_files() == ["rank0"]
     assert_clean_when_it_is_back(cluster)
 
