@@ -359,7 +359,7 @@ def test_an_interrupted_launch_leaves_nothing(rig: Rig, step: str) -> None:
 
 def test_a_missing_image_is_told_with_its_cause(rig: Rig) -> None:
     told: list[str] = []
-    with pytest.raises(ContainerError, match=r"get the image: node1, node2: .*network is unreachable.*; the registry"):
+    with pytest.raises(ContainerError, match=r"image \S+: node1, node2: .*network is unreachable.*; the registry"):
         rig.engine(told=told).launch(rig.fleet, rig.of(replace(SPEC, image="no/such-image:1")))
     assert sorted(told) == [f"{name}: pulling no/such-image:1, which is not there yet" for name in ("node1", "node2")]
     assert rig.states() == {}

@@ -164,7 +164,7 @@ def test_what_a_registry_refuses_is_one_sentence(
         host.path("/tmp/password").write_text(password, "utf-8")
     host.run(["docker", "image", "rm", "--force", PRIVATE, BY_DIGEST])
 
-    with pytest.raises(ContainerError, match=f"could not get the image: node1: .*{said}") as caught:
+    with pytest.raises(ContainerError, match=rf"could not get the image \S+: node1: .*{said}") as caught:
         engine.launch(fleet, {"node1": replace(SPEC, image=image, login=login)})
 
     assert "\n" not in str(caught.value)
