@@ -77,7 +77,8 @@ class SshTransport:
                 argv = command(found.python, program, lease_s, found.folder)
                 host.link.execute(channel, ["sh", "-c", _START, "sh", *argv])
             except OSError:
-                channel.close()
+                with contextlib.suppress(EOFError, OSError):
+                    channel.close()
                 raise
         except BaseException:
             self.release()
@@ -205,7 +206,8 @@ class SshPipes:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._channel.close()
+        with contextlib.suppress(EOFError, OSError):
+            self._channel.close()
         self._transport.release()
 
     def last_words(self) -> str:

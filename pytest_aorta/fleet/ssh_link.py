@@ -109,7 +109,8 @@ class Link:
             with self.watched(channel):
                 yield channel
         finally:
-            channel.close()
+            with contextlib.suppress(EOFError, OSError):  # closing says so to the other side, which may be gone
+                channel.close()
 
     def open_session(self, timeout_s: float | None = None) -> paramiko.Channel:
         """Open a session without a terminal, forwarding or environment.
@@ -185,7 +186,9 @@ class Link:
         _close(self._hops)
 
     def _broken(self, error: BaseException) -> str:
-        return f"{self.place} ended the session ({error or 'early'})" if self.is_alive else self.why_lost()
+        # What could not be sent any more says that the connection is gone, before paramiko's own thread has seen it.
+        is_gone = isinstance(error, EOFError) or not self.is_alive
+        return self.why_lost() if is_gone else f"{self.place} ended the session ({error})"
 
     def _request(self, channel: paramiko.Channel, call: Callable[[], None], timeout_s: float | None) -> None:
         """Wait for the answer to a request; paramiko itself would wait for ever."""
