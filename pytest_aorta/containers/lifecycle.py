@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -39,13 +40,15 @@ class Containers:
         runs = {host: spec.labels[RUN_LABEL] for host, spec in wanted.items()}
         found = self._driver.find(names).of(wanted, "look for the container")
         steps = decide(self._lifetime, runs, found, self._alive(fleet, in_doubt(self._lifetime, runs, found)))
-        try:
-            seen = self._bring_up(fleet, wanted, steps)
-        except BaseException as error:
-            left = self._take_back()
-            if left and isinstance(error, ContainerError):
-                raise ContainerError(f"{error}; {TAKEN_BACK}: {by_host(left)}") from error
-            raise
+        with contextlib.ExitStack() as unless_up:
+            unless_up.callback(self._take_back)  # harmless when it is done already
+            try:
+                seen = self._bring_up(fleet, wanted, steps)
+            except ContainerError as error:
+                if left := self._take_back():
+                    raise ContainerError(f"{error}; {TAKEN_BACK}: {by_host(left)}") from error
+                raise
+            unless_up.pop_all()
         self._ids = {host: each.container_id for host, each in seen.items()}
         if self._lifetime != "per_run":
             self._tell_undone(fleet, self._made)

@@ -64,8 +64,9 @@ class SshTransport:
 
     def start(self, lease_s: float, state_dir: str) -> Pipes:
         """Put the program into the state folder unless it is there, and start it in a session of its own."""
-        host = self.hold()
-        try:
+        with contextlib.ExitStack() as unless_started:
+            host = self.hold()
+            unless_started.callback(self.release)
             found = host.prepare(state_dir)
             program = f"{found.folder}/{NAME}"
             if found.sha256 != hashlib.sha256(program_bytes()).hexdigest():
@@ -80,9 +81,7 @@ class SshTransport:
                 with contextlib.suppress(EOFError, OSError):
                     channel.close()
                 raise
-        except BaseException:
-            self.release()
-            raise
+            unless_started.pop_all()
         return SshPipes(self, host.link, channel, found.python, program, lease_s)
 
     def put(self, local: Path, remote: str) -> None:

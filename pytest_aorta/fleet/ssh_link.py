@@ -63,18 +63,18 @@ class Link:
             hops = way_to(address, access, connect_timeout_s)
             hop = hops[0]
             try:
-                for hop in hops:
-                    hop.connection.open()
-                    hop.connection.transport.set_keepalive(KEEPALIVE_S)
-                return cls(hops, hops[-1].connection.transport, answer_timeout_s)
+                with contextlib.ExitStack() as unless_open:
+                    unless_open.callback(_close, hops)
+                    for hop in hops:
+                        hop.connection.open()
+                        hop.connection.transport.set_keepalive(KEEPALIVE_S)
+                    link = cls(hops, hops[-1].connection.transport, answer_timeout_s)
+                    unless_open.pop_all()
+                    return link
             except (OSError, EOFError, paramiko.SSHException) as error:
-                _close(hops)
                 if not left or not is_passing(error):
                     raise refusal(error, hop, address) from error
                 time.sleep(PAUSE_S * (NUM_TRIES - left) * (0.5 + random.random()))  # noqa: S311  # to spread them
-            except BaseException:
-                _close(hops)
-                raise
         raise RuntimeError("every try of a connection ends it")
 
     @property

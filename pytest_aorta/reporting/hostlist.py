@@ -30,12 +30,6 @@ def host_list(hosts: Iterable[str]) -> str:
     return ",".join(_written(*group) for group in groups)
 
 
-def drain_command(hosts: Iterable[str], reason: str) -> str:
-    """Give the command by which an administrator takes hosts out of service; it is shown, never run."""
-    quoted = re.sub(r"[^A-Za-z0-9 ._:/%+-]", "", reason)[:120].strip()
-    return f'scontrol update nodename={host_list(hosts)} state=drain reason="{quoted}"'
-
-
 def _written(prefix: str, width: int, numbers: list[int]) -> str:
     ranges = [_range(list(run), width) for run in _runs(numbers)]
     if not ranges:

@@ -137,11 +137,11 @@ def test_lost_packets_are_counted_and_survived(lab: Lab, host: Host) -> None:
 
 
 def test_a_full_disk_refuses_the_rest(lab: Lab, host: Host) -> None:
-    with faults.limit_disk(host, "/var/work", size_kib=64):
-        done = lab.ssh("node1", "head -c 300000 /dev/zero >/var/work/file")
+    with faults.limit_disk(host, "/var/small", size_kib=64):
+        done = lab.ssh("node1", "head -c 300000 /dev/zero >/var/small/file")
         assert "No space left on device" in done.stderr
-        assert host.path("/var/work/file").stat().st_size == 65536
-    assert list(host.path("/var/work").iterdir()) == []
+        assert host.path("/var/small/file").stat().st_size == 65536
+    assert list(host.path("/var/small").iterdir()) == []
 
 
 def test_a_protected_folder_is_read_only_for_root(lab: Lab, host: Host) -> None:
@@ -197,7 +197,7 @@ def test_faults_are_undone_in_any_order_and_twice(lab: Lab, host: Host) -> None:
 
 
 def test_a_boot_mends_what_was_broken_before(lab: Lab, host: Host) -> None:
-    broken = [faults.stop_sshd(host), faults.slow_link(host), faults.limit_disk(host, "/var/work")]
+    broken = [faults.stop_sshd(host), faults.slow_link(host), faults.limit_disk(host, "/var/small")]
     host.boot()
     assert why_not(lab) == ""
     for fault in broken:

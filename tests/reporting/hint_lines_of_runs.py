@@ -182,7 +182,7 @@ WORKLOAD = (
         "entry_missing",
         (
             "could not measure: n1: no file scripts/launch_rocm.sh; correct aorta_path",
-            "python3: can't open file '/work/train.py': [Errno 2] No such file or directory",
+            "python3: can't open file '/opt/aorta/train.py': [Errno 2] No such file or directory",
         ),
         ("no files were lost", "nofile is 1024"),
     ),
