@@ -7,6 +7,7 @@ AortaError                  we could not measure (a bad measurement is a failed 
 │   ├── CommandFailed       the command ran and exited non-zero, or could not be run
 │   ├── TimedOut            no answer within the deadline
 │   └── LeaseLost           the node program ended or the channel broke while the run went on
+│       └── StoodStill      because pytest itself did not run; no host is to blame
 ├── FleetError              several hosts, every cause kept in `by_host`
 ├── ContainerError          a container engine did not do what was asked
 ├── WorkloadError           the workload could not be started as asked
@@ -76,12 +77,27 @@ class LeaseLost(HostError):
         super().__init__(host, message)
 
 
+class StoodStill(LeaseLost):
+    """The node program ended because pytest itself did not run for longer than a lease; the host did what it must."""
+
+    def __init__(self, host: str, seconds: float, lease_s: float) -> None:
+        super().__init__(
+            host,
+            f"pytest itself stood still for {seconds:.0f} s (stopped, or its machine slept), and what it had started "
+            f"on the hosts has ended with the lease of {lease_s:g} s; keep it running, or set a longer lease_seconds",
+        )
+
+    def __str__(self) -> str:
+        """Give the sentence without the host, which has nothing to do with it."""
+        return self.reason
+
+
 class FleetError(AortaError):
     """Several hosts asked, at least one failed; no cause is lost."""
 
     def __init__(self, by_host: Mapping[str, HostError]) -> None:
         self.by_host = dict(by_host)
-        super().__init__("; ".join(str(error) for error in self.by_host.values()))
+        super().__init__("; ".join(dict.fromkeys(str(error) for error in self.by_host.values())))
 
 
 class ContainerError(AortaError):

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pytest_aorta.errors import CommandFailed, HostError, LeaseLost, TimedOut, Unreachable
+from pytest_aorta.errors import CommandFailed, HostError, LeaseLost, StoodStill, TimedOut, Unreachable
 from pytest_aorta.fleet.ask import Answer, Ask, Event, EventKind
+from pytest_aorta.fleet.standstill import Standstill
 from pytest_aorta.fleet.transport import Pipes
 from pytest_aorta.node.protocol import VERSION, Assembler, Message, encode, hello
 
@@ -57,8 +58,11 @@ class Pending:
 class Channel:
     """The conversation with one host's node program. A thread reads, another writes, so that nobody is ever blocked."""
 
-    def __init__(self, host: str, pipes: Pipes, on_event: Callable[[Event], None]) -> None:
+    def __init__(
+        self, host: str, pipes: Pipes, on_event: Callable[[Event], None], standstill: Standstill | None = None
+    ) -> None:
         self.host = host
+        self._standstill = standstill
         self.num_reads = 0
         self.token = ""  # what the program marks its processes with
         self._pipes = pipes
@@ -127,7 +131,7 @@ class Channel:
         with self._lock:
             if self._lost is not None:
                 return
-            self._lost = LeaseLost(self.host, why, is_cut=is_cut)
+            self._lost = self._loss(why, is_cut=is_cut)
             waiting = list(self._pending.values())
             self._pending.clear()
         for pending in waiting:
@@ -136,7 +140,12 @@ class Channel:
             self._refusal = f"the node program could not be started: {why}"
             self._greeted.set()
         elif not self._closing:
-            self._on_event(Event(self.host, "lost", {"message": why}))
+            self._on_event(Event(self.host, "lost", {"message": self._lost.reason}))
+
+    def _loss(self, why: str, *, is_cut: bool) -> LeaseLost:
+        if self._standstill is not None and (seconds := self._standstill.seconds):
+            return StoodStill(self.host, seconds, self._standstill.limit_s)
+        return LeaseLost(self.host, why, is_cut=is_cut)
 
     def close(self) -> None:
         """Have the program end everything and leave; end it by force when it does not.

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from pytest_aorta.errors import FleetError, HostError, LeaseLost, Unreachable
+from pytest_aorta.errors import FleetError, HostError, LeaseLost, TimedOut, Unreachable
 from pytest_aorta.fleet.ask import Answer, Ask, Event
 from pytest_aorta.fleet.channel import Channel
 from pytest_aorta.fleet.parallel import SLICE_S, in_parallel
+from pytest_aorta.fleet.standstill import Standstill
 from pytest_aorta.fleet.transport import Transport
 from pytest_aorta.node.requests import sentence
 
@@ -63,6 +64,7 @@ class Fleet:
         self.hosts = tuple(transports)
         self._transports = dict(transports)
         self._lease_s = lease_seconds
+        self._standstill = Standstill(lease_seconds)
         self._channels: dict[str, Channel] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._subscribers: dict[tuple[str, str], Callable[[Event], None]] = {}
@@ -116,6 +118,8 @@ class Fleet:
                 failed[host] = self._unreachable(host)
                 continue
             outcome = request.wait()
+            if isinstance(outcome, TimedOut) and self._stood_still():
+                outcome = channel.loss or outcome
             if isinstance(outcome, HostError):
                 channel.drop(request)
                 failed[host] = outcome
@@ -173,7 +177,7 @@ class Fleet:
             try:
                 found.append(self._events.get(timeout=min(max(left_s, 0.0), SLICE_S)))
             except queue.Empty:
-                if left_s <= 0:
+                if left_s <= 0 and not self._stood_still():
                     return found
         while True:
             try:
@@ -188,6 +192,7 @@ class Fleet:
             FleetError: on one or more hosts something could not be ended.
         """
         self._stop_pings.set()
+        self._standstill.expect_no_more()
         with self._lock:
             self._is_open = False
             # Programs that are being started find that they are too late, and have to be sent away again.
@@ -210,6 +215,7 @@ class Fleet:
 
     def _keep(self) -> None:
         """Begin to renew the leases."""
+        self._standstill.seen()
         self._stop_pings = threading.Event()
         self._pinger = threading.Thread(target=self._ping, args=(self._stop_pings,), name="aorta-ping", daemon=True)
         self._pinger.start()
@@ -233,7 +239,7 @@ class Fleet:
             if posixpath.basename(state_dir) in str(error.filename):
                 said = f"the folder {error.filename} cannot be written: {error.strerror}"
             raise Unreachable(host, said) from error
-        channel = Channel(host, pipes, self._on_event)
+        channel = Channel(host, pipes, self._on_event, self._standstill)
         with self._lock:
             too_late = not self._is_open  # the opening was interrupted and closed meanwhile
             if not too_late:
@@ -261,6 +267,8 @@ class Fleet:
         seen = {host: channel.num_reads for host, channel in self._channels.items()}
         channels = dict(self._channels)
         while not stop.wait(interval_s):
+            self._standstill.seen()
+            self._stood_still()
             for host, channel in channels.items():
                 silent[host] = 0 if channel.num_reads != seen[host] else silent[host] + 1
                 seen[host] = channel.num_reads
@@ -268,6 +276,15 @@ class Fleet:
                     channel.lose(f"nothing was heard from it for {silent[host] * interval_s:.0f} s", is_cut=True)
                 else:
                     channel.ping()
+
+    def _stood_still(self) -> bool:
+        """Tell whether hosts are lost only now because this process did not run; they have ended by themselves."""
+        channels = [channel for channel in list(self._channels.values()) if channel.loss is None]
+        is_still = bool(channels) and self._standstill.seconds > 0
+        if is_still:
+            for channel in channels:
+                channel.lose("")
+        return is_still
 
     def _transport(self, host: str) -> Transport:
         if host not in self._transports:

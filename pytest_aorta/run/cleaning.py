@@ -67,16 +67,25 @@ def clean(folder: RunFolder, record: RunRecord, cluster: Cluster | None = None) 
     keeper = RecordKeeper(folder, record)
     done: list[str] = []
     problems: list[str] = []
-    left: set[str] = set()
     if record.hosts:
-        left = _Cleaning(record, done, problems).hosts(_reachable(record, cluster))
-    record.uncleaned = tuple(host for host in record.hosts if host in left)
+        cleaned = clean_hosts(record, _reachable(record, cluster))
+        done += cleaned.done
+        problems += cleaned.problems
     if record.finished is None and not problems:
         whose = f"pid {record.pid}" + ("" if record.is_here else f" on {record.machine}, by the word of {hostname()}")
         keeper.close("interrupted", f"abandoned: the pytest that ran it ({whose}) is gone; cleaned up later")
         done.append("record closed as interrupted")
     elif record.finished is not None:
         keeper.write()
+    return Cleaned(tuple(done), tuple(problems))
+
+
+def clean_hosts(record: RunRecord, settings: Settings) -> Cleaned:
+    """Do so on the recorded hosts, over new connections; the record says afterwards which could not be cleaned."""
+    done: list[str] = []
+    problems: list[str] = []
+    left = _Cleaning(record, done, problems).hosts(settings)
+    record.uncleaned = tuple(host for host in record.hosts if host in left)
     return Cleaned(tuple(done), tuple(problems))
 
 

@@ -10,9 +10,10 @@ from typing import Protocol, TypeVar
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.engine import Engine
-from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, LeaseLost, StageError
+from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, LeaseLost, StageError, StoodStill
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
+from pytest_aorta.run.cleaning import clean_hosts
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.products import Product
@@ -155,6 +156,11 @@ class RunContext:
                     self.record.not_cleaned(tuple(hosts))
                     silent |= hosts.keys() & lost.keys()
                     problems += _told(what, error, {host: why for host, why in hosts.items() if host not in lost})
+            if silent and any(isinstance(lost[host], StoodStill) for host in silent):  # they are there all the same
+                again = clean_hosts(self.record.document, self.settings)
+                done += again.done
+                problems += again.problems
+                silent = set()
         lease = f"{self.settings.config.lease_seconds:g}"
         return done, [
             *(

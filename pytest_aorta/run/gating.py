@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError
+from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, StoodStill
 from pytest_aorta.reporting.text import clean, cut_middle
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.evidence import weigh
@@ -251,10 +251,10 @@ def _by_host(stage: Stage, error: AortaError | OSError) -> Iterator[Check]:
     """Give what failed on which hosts: the sentence is for people, the verdict names hosts to programs."""
     causes: dict[str, str] = {}
     if isinstance(error, FleetError):
-        causes = {host: str(each) for host, each in error.by_host.items()}
+        causes = {host: str(each) for host, each in error.by_host.items() if not isinstance(each, StoodStill)}
     elif isinstance(error, ContainerError):
         causes = {host: f"{host}: {why}" for host, why in error.by_host.items()}
-    elif isinstance(error, HostError):
+    elif isinstance(error, HostError) and not isinstance(error, StoodStill):
         causes = {error.host: str(error)}
     for host, cause in causes.items():
         label = f"[{stage.label}] (host={host})"

@@ -75,7 +75,9 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
         completed=execution.status == "completed",
         kernel_log_notes=execution.kernel_log_notes,
         checks=checks,
-        failure=f"{len(errors)} of {len(hosts)} hosts gave no traces: " + "; ".join(errors.values()) if missing else "",
+        failure=f"{len(errors)} of {len(hosts)} hosts gave no traces: " + "; ".join(dict.fromkeys(errors.values()))
+        if missing
+        else "",
     )
 
 
@@ -218,7 +220,7 @@ def _checks(
             label=f"[trace collection] (host={host.name})",
             state="failed" if error else "passed",
             reason=error,
-            host=host.name,
+            host=host.name if lost is None else lost.host,
             fault="rig" if lost is None else lost.fault,
             next_step=("" if not error else _what_to_look_at(run, host) if lost is None else lost.next_step),
         )

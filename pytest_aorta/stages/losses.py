@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_aorta.checks import Account
 from pytest_aorta.containers.causes import cause
-from pytest_aorta.errors import LeaseLost
+from pytest_aorta.errors import LeaseLost, StoodStill
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.run.context import RunContext
 
@@ -19,9 +19,12 @@ LONG_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One host that was lost: what is known of it, on whose account it goes, and what to look at."""
+    """One host that was lost: what is known of it, on whose account it goes, and what to look at.
 
-    host: str
+    Without a host: pytest itself lost all of them.
+    """
+
+    host: str | None
     said: str
     fault: Account
     next_step: str
@@ -29,8 +32,7 @@ class Loss:
 
 def losses_of(run: RunContext, hosts: Iterable[str]) -> Iterator[Loss]:
     """Say what became of hosts of which the node program where the workload lived was lost."""
-    for host in hosts:
-        yield loss_of(run, host) or _inside(run, host)
+    yield from dict.fromkeys(loss_of(run, host) or _inside(run, host) for host in hosts)
 
 
 def loss_of(run: RunContext, host: str) -> Loss | None:
@@ -42,6 +44,8 @@ def loss_of(run: RunContext, host: str) -> Loss | None:
     lost = run.fleet.loss(host)
     if lost is None:
         return None
+    if isinstance(lost, StoodStill):
+        return _stood_still(lost)
     if not lost.is_cut:
         return Loss(host, f"{host}: {lost.reason}", "rig", f"who ended it? Look for the OOM killer on {host}")
     are_heard = any(run.fleet.loss(each.name) is None for each in run.group)
@@ -49,11 +53,17 @@ def loss_of(run: RunContext, host: str) -> Loss | None:
     return Loss(host, said, "cluster" if are_heard else "rig", f"look at the power, the console and the link of {host}")
 
 
+def _stood_still(lost: StoodStill) -> Loss:
+    return Loss(None, str(lost), "rig", "keep pytest running (no Ctrl-Z, no sleep of its machine)")
+
+
 def _inside(run: RunContext, host: str) -> Loss:
     """Look at the container of a host that can still be asked."""
     container = run.settings.config.container
     name = f"container {container.name}" if container is not None else "container"
     why = run.inside.loss(host) or LeaseLost(host, "the node program ended")
+    if isinstance(why, StoodStill):
+        return _stood_still(why)
     answers = run.fleet.perform(
         {host: Ask("run", {"argv": run.engine.argv(host, ["true"]), "timeout_s": LOOK_SECONDS}, LOOK_SECONDS + 5)}
     )

@@ -74,6 +74,25 @@ def test_sigterm(cluster: Cluster, stage: str) -> None:
     cluster.assert_nothing_left()
 
 
+def test_pytest_stands_still(cluster: Cluster) -> None:
+    """As after Ctrl-Z, or a night with a closed lid: no host is to blame, and nothing is left there."""
+    configure_light(cluster, "--steps 100000 --step-ms 20", lease_seconds=5)
+    caught = hold(cluster, MIDST["test_run_benchmark"])
+    caught.child.send_signal(signal.SIGSTOP)
+    for host in cluster.lab.hosts:
+        left_soon(cluster, host, 15)
+    caught.release()
+    caught.child.send_signal(signal.SIGCONT)
+    ending = caught.end()
+
+    assert (ending.code, ending.letters) == (1, "PPPSFFSSSSP")
+    assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", [], [])
+    assert ending.sentence.startswith("test_run_benchmark: pytest itself stood still for ")
+    assert not any(name in ending.sentence for name in cluster.names)
+    assert cluster.record()["uncleaned"] == []
+    cluster.assert_nothing_left()
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_sigkill(cluster: Cluster, stage: str) -> None:
     caught = caught_in(cluster, stage)
