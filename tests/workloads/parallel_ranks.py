@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "workloads"))
 
 from aorta_train.compiling import outcome
 from aorta_train.data import FeatureTable, step_data
+from aorta_train.ending import leave_gloo
 from aorta_train.environment import spare_the_host
 from aorta_train.group import close_group, open_group
 from aorta_train.interception import Interception
@@ -330,6 +331,7 @@ def main(folder: Path) -> None:
         }
     (folder / f"rank{job.rank}.json").write_text(json.dumps(seen))
     close_group()
+    leave_gloo(0)
 
 
 if __name__ == "__main__":

@@ -115,6 +115,21 @@ def test_only_what_is_severe_enough_is_logged(start_alone: Start, tiny_config: P
     assert "step 2/2 loss" not in levels["WARNING"].stderr
 
 
+def test_over_gloo_a_rank_that_did_its_work_leaves_at_once(
+    start_alone: Start, tiny_config: Path, tmp_path: Path
+) -> None:
+    """An orderly end of the interpreter aborts the process when a thread of gloo is late."""
+    orderly = "import atexit\natexit.register(print, 'an orderly end', flush=True)\n"
+    (tmp_path / "sitecustomize.py").write_text(orderly)
+    short = ["training.max_steps=1", "profiling.enabled=false"]
+    arguments = ["--config", str(tiny_config), "--override", *short]
+    trained = start_alone(tmp_path, *arguments, PYTHONPATH=str(tmp_path))
+    assert trained.returncode == 0, trained.stderr[-3000:]
+    assert "an orderly end" not in trained.stdout
+    refused = start_alone(tmp_path, *arguments, "no.such=1", PYTHONPATH=str(tmp_path))
+    assert (refused.returncode, refused.stdout) == (2, "an orderly end\n")
+
+
 def traces_of(start_alone: Start, config: Path, folder: Path, *overrides: str) -> dict[str, Any]:
     """Run alone and give each trace by its name; compressed ones are opened."""
     short = ["distributed.mode=ddp", "training.max_steps=13", "training.output_dir=out", *overrides]

@@ -1,6 +1,7 @@
-"""How a rank leaves after a failure: at once, with what it has to say already said.
+"""How a rank leaves without an orderly end of the interpreter: at once, with what it has to say already said.
 
-No barrier, no destructor of a process group: each of them can wait for ranks that will never come.
+After a failure no barrier and no destructor of a process group may run: each of them can wait for ranks that will never
+come. After success gloo's own threads are in the way, see `leave_gloo`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,17 @@ def leave(exit_code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)
+
+
+def leave_gloo(exit_code: int) -> NoReturn:
+    """End a process whose group was gloo's and is closed.
+
+    Closing the group does not join gloo's threads. One that was not scheduled since the last collective still holds a
+    tensor; dropping that while the interpreter ends makes torch abort the process, and a rank that did all its work
+    would be the one that failed. NCCL joins its threads when its group is closed, and profilers that write their files
+    at the end of a GPU process need the orderly end.
+    """
+    leave(exit_code)
 
 
 def leave_on_error() -> None:

@@ -16,8 +16,8 @@ from aorta_train.checksum import checksum_of_weights
 from aorta_train.compiling import outcome
 from aorta_train.compute_units import cap_compute_units
 from aorta_train.data import step_data
-from aorta_train.device import device_of_rank, kind_of_device, name_of_device
-from aorta_train.ending import leave_on_error
+from aorta_train.device import BACKENDS, device_of_rank, kind_of_device, name_of_device
+from aorta_train.ending import leave_gloo, leave_on_error
 from aorta_train.group import close_group, open_group
 from aorta_train.interception import Interception
 from aorta_train.job import Job
@@ -98,7 +98,10 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
     stop_signal = loop.ending.signal
     if stop_signal:
         log.warning("stopped by %s after step %d", signal.Signals(stop_signal).name, loop.ending.num_steps)
-    return 128 + stop_signal if stop_signal else 0
+    exit_code = 128 + stop_signal if stop_signal else 0
+    if BACKENDS[kind] == "gloo":
+        leave_gloo(exit_code)
+    return exit_code
 
 
 def _watchers(
