@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Callable
 
 from . import archives, files, kernel, marks, ports
+from .devices import devices
 from .endings import Ending
 from .facts import clock, facts
 from .processes import marked
@@ -25,6 +26,10 @@ def _ping(node: Service, request: Request) -> Answer:
 
 def _facts(node: Service, request: Request) -> Answer:
     return facts()
+
+
+def _devices(node: Service, request: Request) -> None:
+    node.work(request, lambda: devices(check=request.deadline.check))
 
 
 def _clock(node: Service, request: Request) -> Answer:
@@ -283,6 +288,7 @@ def _leave(node: Service, request: Request) -> None:
 COMMANDS: dict[str, Callable[[Service, Request], Answer | None]] = {
     "ping": _ping,
     "facts": _facts,
+    "devices": _devices,
     "clock": _clock,
     "prepare": _prepare,
     "remove": _remove,

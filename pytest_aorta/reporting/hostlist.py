@@ -1,13 +1,16 @@
-"""Host lists as Slurm writes them: `node[1-3,07],login`; what stands in them is one argument of scontrol or srun -w."""
+"""Host lists as Slurm writes them: `node[1-3,07],login`, and the command that drains the hosts of one."""
 
 from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Iterable
 
 _NUMBERED = re.compile(r"(.*?)(\d+)$")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+_NO_REASON = re.compile(r"[^A-Za-z0-9 .,:;()/_+@%-]+")
+MAX_REASON_CHARS = 120
 
 
 def host_list(hosts: Iterable[str]) -> str:
@@ -28,6 +31,18 @@ def host_list(hosts: Iterable[str]) -> str:
         else:
             groups.append((prefix, width, [int(digits)]))
     return ",".join(_written(*group) for group in groups)
+
+
+def drain_command(hosts: Iterable[str], reason: str) -> str:
+    """Give the shell command that drains Slurm nodes; empty where no host has a name that a node can have.
+
+    What a host wrote may stand in the reason: only characters that neither a shell nor scontrol reads are left of it.
+    """
+    nodes = [host for host in hosts if _PLAIN.fullmatch(host) and not _is_address(host)]
+    if not nodes:
+        return ""
+    told = " ".join(_NO_REASON.sub(" ", reason).split())[:MAX_REASON_CHARS].rstrip()
+    return shlex.join(["scontrol", "update", f"nodename={host_list(nodes)}", "state=drain", f"reason={told}"])
 
 
 def _written(prefix: str, width: int, numbers: list[int]) -> str:

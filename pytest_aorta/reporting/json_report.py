@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -190,14 +190,19 @@ def verdict_document(view: RunView, *, fault: Fault | None = None) -> dict[str, 
     return report.model_dump(mode="json")
 
 
+def blamed_hosts(checks: Iterable[Check]) -> tuple[str, ...]:
+    """Give the hosts of failed checks that go on the cluster's account, each once."""
+    return tuple(dict.fromkeys(c.host for c in checks if c.failed and c.fault == "cluster" and c.host))
+
+
 def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Part the hosts into failing ones (a failed check on the cluster's account) and good ones.
 
     A host is good only when something was measured: a run that broke off, or a workload that failed before it gave a
     metric, proves nothing. Nor is any host good when a check failed on the cluster's account that names no host.
     """
-    blamed = [check.host for check in view.checks if check.failed and check.fault == "cluster"]
-    failing = {host for host in blamed if host}
+    failing = set(blamed_hosts(view.checks))
+    blamed = any(check.failed and check.fault == "cluster" for check in view.checks)
     has_metric = any(metric.value is not None for metric in view.metrics.values())
     measured = has_metric or (view.verdict == "failed" and bool(failing))
     measured = measured and view.verdict in {"passed", "failed"} and (bool(failing) or not blamed)

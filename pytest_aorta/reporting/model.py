@@ -53,7 +53,8 @@ class StageRow:
 class RunView:
     """One run as reports show it.
 
-    `suite` names the files (`aorta_single`), `environment` holds (name, value, link or ""), `paths` (label, path).
+    `suite` names the files (`aorta_single`), `environment` holds (name, value, link or ""), `paths` (label, path);
+    `drain` is the command that takes hosts that failed out of a Slurm cluster.
     """
 
     run_id: str
@@ -69,6 +70,7 @@ class RunView:
     not_judged: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     hint: Hint | None = None
+    drain: str = ""
 
     @property
     def checks(self) -> tuple[Check, ...]:

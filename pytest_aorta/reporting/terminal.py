@@ -92,7 +92,7 @@ def headline(view: RunView) -> str:
 
 
 def summary(view: RunView) -> tuple[str, ...]:
-    """Give the end of the run in at most 25 lines: verdict, gates, first cause, next step, paths."""
+    """Give the end of the run in at most 25 lines: verdict, gates, first cause, next step, drain command, paths."""
     lines = [headline(view)]
     if view.first_cause and view.first_cause not in view.sentence:
         lines.append(f"first cause: {one_line(view.first_cause, _MAX_LINE_CHARS)}")
@@ -106,6 +106,8 @@ def summary(view: RunView) -> tuple[str, ...]:
         lines.append(f"note: and {len(view.notes) - _MAX_NOTES} more in the report")
     if view.next_step:
         lines.append(f"next: {one_line(view.next_step, _MAX_LINE_CHARS)}")
+    if view.drain:
+        lines.append(f"drain, in a Slurm cluster: {view.drain}")
     room = MAX_SUMMARY_LINES - len(lines)
     lines += [f"{one_line(label)}: {one_line(path)}" for label, path in view.paths[:room]]
     return tuple(lines)

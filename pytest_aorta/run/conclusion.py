@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import json_report
 from pytest_aorta.reporting.hints import Hint, find
-from pytest_aorta.reporting.json_report import BenchmarkStatus, ClusterPart, ConfigurationPart, RankPart
+from pytest_aorta.reporting.hostlist import drain_command
+from pytest_aorta.reporting.json_report import (
+    BenchmarkStatus,
+    ClusterPart,
+    ConfigurationPart,
+    RankPart,
+    blamed_hosts,
+)
 from pytest_aorta.reporting.model import RunView, StageRow
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder
@@ -19,6 +26,7 @@ from pytest_aorta.run.record import RunRecord, StageRecord, Verdict
 NO_SOURCE = "—"
 PHASE_LOGS = {"test_build_rccl": "rccl", "test_run_benchmark": "benchmark"}
 MAX_LOGS = 64
+RUN_ID_CHARS = 13  # what names the millisecond that it began in
 LOG_TAIL_BYTES = 64 * 1024
 TELLING = re.compile(r"N?R?CCL (?:WARN|ERROR)|\b\w*(?:Error|error|ERROR)\b|\bfault\b|killed by signal|\[E\d{4} ")
 HANDLED = re.compile(r"\b(?:WARNING|INFO|DEBUG)\b|^(?:\[\w+\]:)*\s?\[?[WI]\d{4} ")
@@ -149,7 +157,17 @@ def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str
         hint=hint_for(cause, folder),
         first_cause=f"{cause.name}: {bare(cause.reason)}" if cause is not None else "",
         not_judged=tuple(not_judged(record.stages)),
+        drain=drain(record),
     )
+
+
+def drain(record: RunRecord) -> str:
+    """Give the command that drains the hosts that failed on the cluster's account; it is printed, never run."""
+    checks = [check for stage in record.stages.values() for check in stage.checks]
+    failing = blamed_hosts(checks)
+    why = next((check.reason for check in checks if check.failed and check.host in failing), "")
+    hosts = [host for host in record.hosts if host in failing]
+    return drain_command(hosts, f"aorta {record.run_id[:RUN_ID_CHARS]}: {why}")
 
 
 def _notes(record: RunRecord) -> Iterator[str]:

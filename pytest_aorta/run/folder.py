@@ -122,6 +122,18 @@ class RunFolder:
         """What a host was before the run."""
         return self.path / "facts" / f"{file_name(host)}.json"
 
+    def devices(self, host: str, *, after: bool = False) -> Path:
+        """What identifies a host's devices, and their counters: before the run, of one that failed also after it."""
+        return self.path / "facts" / f"devices-{'after-' if after else ''}{file_name(host)}.json"
+
+    def tools(self, host: str) -> Path:
+        """The folder of what the vendor's tools said on a host that failed."""
+        return self.path / "facts" / f"tools-{file_name(host)}"
+
+    def host_evidence(self, host: str) -> Path:
+        """The folder of everything that is known of a host that failed."""
+        return self.path / "evidence" / file_name(host)
+
     def kernel_log(self, host: str) -> Path:
         """The kernel log lines of a host's window."""
         return self.path / "facts" / f"kernel-{file_name(host)}.log"

@@ -15,6 +15,7 @@ from pytest_aorta.run.record import HostRecord
 from pytest_aorta.stages.checkout import plan_checkout, prepare_checkout
 from pytest_aorta.stages.container import plan as plan_containers
 from pytest_aorta.stages.container import start_containers
+from pytest_aorta.stages.examine import note_devices
 from pytest_aorta.stages.interpreter import plan_torch, require_torch
 from pytest_aorta.stages.kernel import unreadable
 
@@ -33,6 +34,7 @@ def launch_containers(run: RunContext) -> Containers:
         run.folder.write_document(run.folder.facts(host), answer)
         log.info("%s: %s, kernel %s, %s CPUs", host, answer["os"], answer["kernel"], answer["cpu_count"])
     _require_distinct(run, facts)
+    note_devices(run)
     prepared = fleet.perform({host: Ask("prepare", {"path": run.work_dir(host)}) for host in fleet.hosts})
     work_dirs = {host: str(answer["path"]) for host, answer in prepared.items()}
     run.on_teardown("work folders removed", lambda: _remove(run, work_dirs))

@@ -10,10 +10,12 @@ from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Removed
 from pytest_aorta.stages.container import GIVEN_BACK
+from pytest_aorta.stages.examine import look_again
 
 
 def tear_down(run: RunContext) -> Removed:
-    """Undo everything that was registered, newest first; each is tried whatever became of the others."""
+    """Look again at hosts that failed, then undo everything, newest first; each is tried whatever became of others."""
+    look_again(run)
     done, problems = run.close()
     for what in done:
         log.info("teardown: %s", what)

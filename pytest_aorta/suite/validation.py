@@ -20,6 +20,7 @@ from pytest_aorta.reporting.model import RunView
 from pytest_aorta.reporting.text import clean
 from pytest_aorta.run.conclusion import conclude, stage_row, view_of, with_stored, write_documents
 from pytest_aorta.run.deck import with_deck
+from pytest_aorta.run.dossier import write_dossiers
 from pytest_aorta.run.gating import Pipeline, Stage
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.record import Judgement, RunRecord, StageRecord, Verdict, now
@@ -66,6 +67,7 @@ class Validation:
         self._interruption = Interruption()
         self._progress: Progress | None = None
         self._bundle: Path | None = None
+        self._evidence: tuple[Path, ...] = ()
         self._exit_code: int | pytest.ExitCode = 0
         self._unwritten = ""
         self._view: RunView | None = None
@@ -249,6 +251,7 @@ class Validation:
             if self._opened.stored is None:
                 run.record.close(verdict, sentence)
                 write_documents(run)
+                self._evidence = write_dossiers(shown, run.folder)
             else:
                 shown = self._judged(pipeline, verdict, sentence)
         except OSError as error:
@@ -259,6 +262,9 @@ class Validation:
         if self._reports.folder is not None:
             self._bundle = self._reports.folder / bundle_name(self._opened.report_stem, datetime.now(tz=UTC))
             paths = (*paths, ("bundle", str(self._bundle)))
+        if self._evidence:
+            where = self._evidence[0] if len(self._evidence) == 1 else self._evidence[0].parent
+            paths = (("evidence for the vendor", str(where)), *paths)
         if uncleaned := run.record.document.uncleaned:
             left = f"{', '.join(uncleaned)}; run `aorta clean {run.folder.run_id}` when it answers again"
             paths = (("not cleaned up", left), *paths)
@@ -276,7 +282,7 @@ class Validation:
         if bundle is None or folder is None:
             return
         try:
-            write_bundle(bundle, folder, self._opened.report_stem, record)
+            write_bundle(bundle, folder, self._opened.report_stem, record, evidence=self._evidence)
         except OSError as error:
             bundle.unlink(missing_ok=True)
             sys.stderr.write(f"{bundle} could not be written: {error.strerror or error}\n")  # no log is left

@@ -26,10 +26,17 @@ def test_reports_of_the_suite_are_packed_and_nothing_else(tmp_path: Path) -> Non
     record = tmp_path / "run.json"
     record.write_text("{}")
 
-    packed = write_bundle(tmp_path / "b.zip", tmp_path, "s", record)
+    (tmp_path / "failing_nodes.txt").write_text("node2\n")
+    host = tmp_path / "elsewhere" / "node2"
+    host.mkdir(parents=True)
+    (host / "kernel.log").write_text("Xid")
+    (host / "link").symlink_to("/etc/passwd")
+
+    packed = write_bundle(tmp_path / "b.zip", tmp_path, "s", record, evidence=[host])
 
     assert packed == (
-        "s.html", "s.xml", "s-gates.xml", "s.log", "verdict.json", "s_html/test_a.html", "run.json",
+        "s.html", "s.xml", "s-gates.xml", "s.log", "verdict.json", "failing_nodes.txt", "s_html/test_a.html",
+        "run.json", "evidence/node2/kernel.log",
     )  # fmt: skip
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:
         assert archive.testzip() is None

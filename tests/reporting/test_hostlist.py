@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_aorta.reporting.hostlist import host_list
+from pytest_aorta.reporting.hostlist import drain_command, host_list
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,19 @@ def expanded(text: str) -> list[str]:
 @given(st.lists(st.from_regex(r"[a-z]{1,3}-?[0-9]{1,4}", fullmatch=True), unique=True, max_size=30))
 def test_what_is_written_reads_back_in_order(hosts: list[str]) -> None:
     assert expanded(host_list(hosts)) == hosts
+
+
+def test_the_drain_command_is_one_that_a_shell_reads_as_meant() -> None:
+    command = drain_command(["node1", "node2"], "run 7: node1: GPU reset `rm -rf ~` $(id) 'x' \x1b[1m\n\"; reboot\"")
+    assert shlex.split(command) == [
+        "scontrol", "update", "nodename=node[1-2]", "state=drain",
+        "reason=run 7: node1: GPU reset rm -rf (id) x 1m ; reboot",
+    ]  # fmt: skip
+    assert command.startswith("scontrol update 'nodename=node[1-2]' state=drain 'reason=run 7")
+    assert len(drain_command(["a"], "x" * 1000)) < 200
+
+
+def test_what_is_no_node_name_is_not_drained() -> None:
+    assert drain_command([], "why") == ""
+    assert drain_command(["10.0.0.1", "fe80::1", "-a", "a;reboot", "all nodes"], "why") == ""
+    assert shlex.split(drain_command(["a;reboot", "b"], "why"))[2] == "nodename=b"

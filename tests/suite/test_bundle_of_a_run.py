@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import socket
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,25 @@ def test_a_bundle_of_an_interrupted_or_failed_run_is_there_too(rig: Any) -> None
     with zipfile.ZipFile(the_bundle(rig)) as archive:
         assert archive.testzip() is None
         assert json.loads(archive.read("run.json"))["verdict"] == "failed"
+
+
+def test_a_host_that_fails_is_drained_by_a_printed_command_and_its_evidence_is_packed(rig: Any) -> None:
+    rig.configure(accelerator="rocm", skip_rccl_build=True)
+
+    output = rig.run(code=1)
+
+    host = socket.gethostname()
+    folder = rig.folder / "evidence" / host
+    assert f"evidence for the vendor: {folder}" in output
+    (line,) = [line for line in output.splitlines() if line.startswith("drain, in a Slurm cluster: ")]
+    words = shlex.split(line.partition(": ")[2])
+    assert words[:4] == ["scontrol", "update", f"nodename={host}", "state=drain"]
+    assert words[4].startswith(f"reason=aorta {rig.folder.name[:13]}: {host} shows 0 rocm devices")
+    assert "state=drain" in (rig.reports / "aorta_single.html").read_text("utf-8")
+    with zipfile.ZipFile(the_bundle(rig)) as archive:
+        packed = {name.removeprefix(f"evidence/{host}/") for name in archive.namelist() if name.startswith("evidence/")}
+        assert {"summary.txt", "facts.json", "devices-before.json", "devices-after.json"} <= packed
+        assert archive.read("failing_nodes.txt").decode() == f"{host}\n"
 
 
 def test_without_reports_there_is_no_bundle(rig: Any) -> None:
