@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -76,6 +77,7 @@ class Channel:
         self._greeted = threading.Event()
         self._ended = threading.Event()
         self._refusal = ""
+        self._nonce = secrets.token_hex(8)  # what only a program that hears us can say
         self._out: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=target, name=f"aorta-{what}-{host}", daemon=True)
@@ -83,7 +85,7 @@ class Channel:
         ]
         for thread in self._threads:
             thread.start()
-        self._out.put(hello("controller"))
+        self._out.put(hello("controller", nonce=self._nonce))
 
     def greet(self, timeout_s: float) -> None:
         """Wait for the program's hello.
@@ -94,7 +96,8 @@ class Channel:
         deadline_s = time.monotonic() + timeout_s
         while not self._greeted.wait(min(SLICE_S, max(0.0, deadline_s - time.monotonic()))):
             if time.monotonic() > deadline_s:
-                raise Unreachable(self.host, f"the node program said no hello within {timeout_s:g} s{self._heard()}")
+                why = self._refusal or f"the node program said no hello within {timeout_s:g} s"
+                raise Unreachable(self.host, why + self._heard())
         if self._refusal:
             raise Unreachable(self.host, self._refusal)
 
@@ -137,7 +140,8 @@ class Channel:
         for pending in waiting:
             pending.finish(self._lost)
         if not self._greeted.is_set():
-            self._refusal = f"the node program could not be started: {why}"
+            why = f"the node program could not be started: {why}"
+            self._refusal = f"{why}; {self._refusal}" if self._refusal else why
             self._greeted.set()
         elif not self._closing:
             self._on_event(Event(self.host, "lost", {"message": self._lost.reason}))
@@ -204,11 +208,9 @@ class Channel:
 
     def _take(self, message: Message) -> None:
         if "hello" in message:
-            version = message.get("version")
-            self.token = str(message.get("token", ""))
-            if version != VERSION:
-                self._refusal = f"the node program speaks version {version!r} of the protocol, expected {VERSION}"
-            self._greeted.set()
+            self._take_hello(message)
+        elif not self._greeted.is_set():
+            return
         elif "event" in message:
             kind = _EVENT_KINDS.get(message.pop("event"))
             if kind is not None:
@@ -217,6 +219,19 @@ class Channel:
             pending = self._taken(message.get("id"))
             if pending is not None:
                 pending.finish(self._outcome(message))
+
+    def _take_hello(self, message: Message) -> None:
+        """Take the hello that answers ours; what only looks like one may come from a shell's start-up file."""
+        version = message.get("version")
+        answers = message.get("nonce") == self._nonce
+        if message["hello"] != hello("node")["hello"] or self._greeted.is_set():
+            return
+        if version != VERSION:
+            self._refusal = f"the node program speaks version {version!r} of the protocol, expected {VERSION}"
+        if answers:
+            self.token = str(message.get("token", ""))
+            self._refusal = "" if version == VERSION else self._refusal
+            self._greeted.set()
 
     def _taken(self, number: Any) -> Pending | None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -15,7 +16,7 @@ from pytest_aorta.fleet.program import NAME, command, program_bytes
 from pytest_aorta.fleet.transport import Pipes
 from pytest_aorta.node.files import open_regular, prepare
 from pytest_aorta.node.requests import CommandError
-from pytest_aorta.node.state import reap
+from pytest_aorta.node.state import forget, reap
 
 READ_BYTES = 65536
 COPY_BYTES = 1024 * 1024
@@ -36,8 +37,12 @@ class LocalTransport:
         except CommandError as error:
             raise OSError(error.message) from error
         program = folder / NAME
-        program.write_bytes(program_bytes())
-        return LocalPipes(command(self._python, str(program), lease_s, str(folder)), str(folder))
+        with contextlib.ExitStack() as unless_started:
+            unless_started.callback(forget, str(folder))
+            program.write_bytes(program_bytes())
+            pipes = LocalPipes(command(self._python, str(program), lease_s, str(folder)), str(folder))
+            unless_started.pop_all()
+        return pipes
 
     def put(self, local: Path, remote: str) -> None:
         """Copy a file into a folder that is there; it appears under its name when it is whole."""

@@ -85,11 +85,12 @@ class ScriptedPipes:
         self._assembler = Assembler()
         self._numbers = itertools.count(1)
         self._out: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._say(hello("node", pid=0))
 
     def write(self, data: bytes) -> None:
         """Take requests in and queue the replies."""
         for message in self._assembler.feed(data):
+            if "hello" in message:
+                self._say(hello("node", pid=0, nonce=message.get("nonce")))
             if "do" in message:
                 self._perform(message)
 

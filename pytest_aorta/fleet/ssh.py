@@ -22,6 +22,7 @@ from pytest_aorta.fleet.ssh_link import Link
 from pytest_aorta.fleet.ssh_refusals import LinkBroken
 from pytest_aorta.fleet.ssh_settings import Access
 from pytest_aorta.fleet.transport import Pipes
+from pytest_aorta.node.files import MARKER
 
 __all__ = ["Access", "SshTransport"]
 
@@ -29,13 +30,14 @@ CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
 REAP_TIMEOUT_S = 10.0
 LOOK_TIMEOUT_S = 4.0
+NUM_DISCARDS = 2  # the second time over a new connection, should it be that which is broken
 END_TIMEOUT_S = 3.0
 SLICE_S = 1.0
 READ_BYTES = 65536
 LAST_WORDS_BYTES = 2000
 # An empty line first, for what a start-up file printed may end without one. A shell that stays tells by its status
 # which signal ended the program: paramiko passes over sshd's own message about it.
-_START = 'echo; "$@"; exit $?'
+_START = 'echo || exit; "$@"; exit $?'
 _REAP = '[ ! -e "$0" ] || exec "$@" --reap "${0%/*}"'
 
 
@@ -68,6 +70,7 @@ class SshTransport:
             host = self.hold()
             unless_started.callback(self.release)
             found = host.prepare(state_dir)
+            unless_started.callback(self._discard, found.folder)
             program = f"{found.folder}/{NAME}"
             if found.sha256 != hashlib.sha256(program_bytes()).hexdigest():
                 ssh_files.put_stream(self.lent, io.BytesIO(program_bytes()), program, 0o600)
@@ -83,6 +86,16 @@ class SshTransport:
                 raise
             unless_started.pop_all()
         return SshPipes(self, host.link, channel, found.python, program, lease_s)
+
+    def _discard(self, folder: str) -> None:
+        """Remove the state folder of a program that could not be started."""
+        for _ in range(NUM_DISCARDS):
+            try:
+                with self.lent() as host:
+                    host.ask("discard", folder, MARKER, NAME)
+            except OSError:
+                continue
+            return
 
     def put(self, local: Path, remote: str) -> None:
         """Copy a file into a folder that is there; it appears under its name when it is whole."""
@@ -201,6 +214,7 @@ class SshPipes:
             self._reap()
         finally:
             if not self._channel.status_event.wait(END_TIMEOUT_S):
+                self._link.end(self._channel)
                 self._link.close()  # ends those that read and write here
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pytest_aorta.fleet import ssh_remote
 from pytest_aorta.fleet.program import INTERPRETER_FLAGS, NAME
 from pytest_aorta.fleet.ssh_link import Link
+from pytest_aorta.fleet.ssh_refusals import LinkBroken
 from pytest_aorta.fleet.ssh_sftp import Sftp, open_sftp
 from pytest_aorta.node.files import MARKER
 
@@ -21,8 +22,10 @@ _PYTHONS = (
     "python3 /usr/bin/python3 /usr/local/bin/python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 "
     "python3.8"
 )
-# The first Python that is new enough gets the text and the words after it.
+# The first Python that is new enough gets the text and the words after it. Nothing is done when nobody listens any
+# more: a start-up file may have waited until long after the connection was closed.
 _FIND = (
+    "echo || exit; "
     f"for name in {_PYTHONS}; do "
     'python=$(command -v "$name") || continue; '
     'if "$python" -I -S -c "import sys; sys.exit(sys.version_info < (3, 8))" 2>/dev/null; '
@@ -55,7 +58,12 @@ class RemoteHost:
             OSError: there is none that is new enough, or the folder cannot be made.
         """
         words = [Path(ssh_remote.__file__).read_text("utf-8"), "probe", state_dir, MARKER, NAME]
-        output = self.link.run(["sh", "-c", _FIND, "sh", *words]).output
+        try:
+            output = self.link.run(["sh", "-c", _FIND, "sh", *words]).output
+        except LinkBroken as error:
+            if not self.link.is_alive:
+                raise
+            raise LinkBroken(f"{error}; does a start-up file of the user's shell (.bashrc) wait there?") from error
         if _NO_PYTHON in output:
             seen = output.rpartition(_NO_PYTHON)[2].strip(" ,\n") or "none"
             raise OSError(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import paramiko
+from paramiko.common import cMSG_CHANNEL_REQUEST
 
 from pytest_aorta.fleet.ssh_refusals import LinkBroken, is_passing, refusal
 from pytest_aorta.fleet.ssh_settings import Access, Hop, way_to
@@ -152,18 +153,28 @@ class Link:
             channel.set_combine_stderr(True)
             self.execute(channel, argv, timeout_s)
             channel.shutdown_write()
-            output = b""
-            while True:
-                channel.settimeout(max(0.01, deadline_s - time.monotonic()))
-                data = channel.recv(READ_BYTES)
-                if not data:
-                    break
-                output = (output + data)[-OUTPUT_LIMIT_BYTES:]
-            if not channel.status_event.wait(max(0.01, deadline_s - time.monotonic())):
-                raise TimeoutError
+            try:
+                output = _output_of(channel, deadline_s)
+            except TimeoutError:
+                self.end(channel)
+                raise
             if channel.exit_status < 0 and self.is_lost():
                 raise EOFError
             return Done(channel.exit_status, output.decode("utf-8", "replace"))
+
+    def end(self, channel: paramiko.Channel) -> None:
+        """Have sshd kill what runs in a session; closing alone ends nothing that does not read or write.
+
+        Before its version 9.8 it does not do so for root.
+        """
+        request = paramiko.Message()
+        request.add_byte(cMSG_CHANNEL_REQUEST)
+        request.add_int(channel.remote_chanid)
+        request.add_string("signal")
+        request.add_boolean(False)  # nobody answers
+        request.add_string("KILL")
+        with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
+            self._transport._send_user_message(request)  # noqa: SLF001  # as paramiko's own requests do
 
     @contextlib.contextmanager
     def watched(self, channel: paramiko.Channel) -> Iterator[None]:
@@ -200,6 +211,20 @@ class Link:
                 call()
         finally:
             timer.cancel()
+
+
+def _output_of(channel: paramiko.Channel, deadline_s: float) -> bytes:
+    """Give what a command prints until it has ended."""
+    output = b""
+    while True:
+        channel.settimeout(max(0.01, deadline_s - time.monotonic()))
+        data = channel.recv(READ_BYTES)
+        if not data:
+            break
+        output = (output + data)[-OUTPUT_LIMIT_BYTES:]
+    if not channel.status_event.wait(max(0.01, deadline_s - time.monotonic())):
+        raise TimeoutError
+    return output
 
 
 def _close(hops: Sequence[Hop]) -> None:

@@ -1,7 +1,7 @@
 """Run on a host by its own Python, to which this text is sent: standard library only, Python 3.8 or newer.
 
-`probe FOLDER MARKER PROGRAM` makes the state folder; `describe FILE`, `seal PARTIAL TARGET MODE SIZE SHA256` and
-`room FOLDER` serve the copying of files. The answer is one line after a mark, because a shell may print before.
+`probe FOLDER MARKER PROGRAM` makes the state folder, `discard` with the same words takes it away again; `describe
+FILE`, `seal PARTIAL TARGET MODE SIZE SHA256` and `room FOLDER` serve the copying of files. The answer is one line after a mark, because a shell may print before.
 """
 
 from __future__ import annotations
@@ -39,6 +39,17 @@ def probe(folder: str, marker: str, program: str) -> dict[str, object]:
     return found
 
 
+def discard(folder: str, marker: str, program: str) -> dict[str, object]:
+    """Remove a state folder in which nothing ever ran; one that holds anything else stays."""
+    held = os.listdir(folder)
+    ours = marker in held and all(name in (marker, program) or name.endswith(".part") for name in held)
+    if ours:
+        for name in held:
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+    return {"discarded": ours}
+
+
 def describe(path: str) -> dict[str, object]:
     """Give size and SHA-256 of a regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -73,7 +84,7 @@ def room(folder: str) -> dict[str, object]:
 def main(arguments: list[str]) -> None:
     """Do one thing, print the answer."""
     tasks: dict[str, Callable[..., dict[str, object]]]
-    tasks = {"probe": probe, "describe": describe, "seal": seal, "room": room}
+    tasks = {"probe": probe, "discard": discard, "describe": describe, "seal": seal, "room": room}
     try:
         answer = tasks[arguments[0]](*arguments[1:])
     except OSError as error:

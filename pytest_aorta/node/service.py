@@ -73,7 +73,7 @@ class Service:
             signal.signal(number, self._on_signal)
         signal.set_wakeup_fd(self._wake_in, warn_on_full_buffer=False)
         self.groups.record()
-        self.wire.send(hello("node", pid=os.getpid(), token=self.folder.token))
+        self.wire.send(self._hello())
         while not self._finished:
             self._turn()
         until_s = time.monotonic() + GOODBYE_S
@@ -213,12 +213,17 @@ class Service:
     def _on_signal(self, number: int, _frame: object) -> None:
         self.leave(f"SIG{signal_name(number)} came", LEASE_GRACE_S)
 
+    def _hello(self, **more: object) -> Message:
+        return hello("node", pid=os.getpid(), token=self.folder.token, **more)
+
     def _event(self, kind: str, data: Answer) -> None:
         self.wire.send({"event": kind, **data})
 
     def _take(self, message: Message) -> None:
         if "hello" in message:
             self._greeted = message.get("version")
+            if "nonce" in message:
+                self.wire.send(self._hello(nonce=message["nonce"]))
             return
         number, do, args = message.get("id"), message.get("do"), message.get("args", {})
         seconds = message.get("deadline_s", 60.0)

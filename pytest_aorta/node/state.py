@@ -66,7 +66,8 @@ def reap(state_dir: str, grace_s: float = 2.0) -> Answer:
     """
     folder = os.path.expanduser(state_dir)
     record = _read(os.path.join(folder, GROUPS_FILE))
-    if record is None:
+    if record is None:  # it never came up, so nothing is known of it but its folder
+        forget(folder)
         return {"recorded": False, "ended": [], "left": [], "undone": [], "not_undone": {}}
     roots = record.roots if record.boot_id == boot_id() else []  # a reboot has ended everything
 

@@ -151,11 +151,13 @@ def test_what_a_launcher_printed_is_in_the_error(tmp_path: Path) -> None:
 
 
 def test_noise_before_the_hello_does_no_harm(tmp_path: Path) -> None:
-    python = script(tmp_path, f"echo 'Welcome!'; echo '{{'; exec {sys.executable} \"$@\"")
+    fakes = """echo '{"hello":"aorta-node","version":99}'; echo '{"hello":"aorta-node","version":1,"token":"x"}'"""
+    python = script(tmp_path, f"echo 'Welcome!'; echo '{{'; {fakes}; exec {sys.executable} \"$@\"")
     fleet = Fleet({"n1": LocalTransport(python)})
     try:
         fleet.open({"n1": str(tmp_path / "state")})
         assert "n1" in fleet.perform(Ask("clock"))
+        assert fleet.token("n1") != "x"
     finally:
         fleet.close()
 

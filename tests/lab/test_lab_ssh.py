@@ -15,7 +15,8 @@ from pytest_aorta.fleet.fleet import Fleet
 from tests.lab import faults
 from tests.lab.host import Host
 from tests.lab.lab import Lab
-from tests.lab.ssh_fleet import STATE_DIR, home, host, left_behind, opened, transport, wait_clean
+from tests.lab.processes import wait_until
+from tests.lab.ssh_fleet import STATE_DIR, home, host, left_behind, opened, runs, transport, wait_clean
 
 pytestmark = pytest.mark.lab(2)
 
@@ -78,7 +79,8 @@ def test_a_user_without_rights_has_a_home_of_its_own(lab: Lab, host: Host, tmp_p
 
 def test_what_a_start_up_file_prints_does_no_harm(lab: Lab, host: Host, tmp_path: Path) -> None:
     rc = host.path("/root/.bashrc")
-    rc.write_text("echo 'Welcome to {\"hello\": 1}'; echo oops >&2; printf 'no end of line'\n")
+    fake = '{"hello":"aorta-node","version":99,"pid":1,"token":"x"}'
+    rc.write_text(f"echo 'Welcome to {{\"hello\": 1}}'; echo '{fake}'; echo oops >&2; printf 'no end of line'\n")
     source = tmp_path / "source"
     source.write_bytes(os.urandom(200_000))
     try:
@@ -90,6 +92,20 @@ def test_what_a_start_up_file_prints_does_no_harm(lab: Lab, host: Host, tmp_path
     finally:
         rc.unlink()
     wait_clean(host)
+
+
+def test_a_start_up_file_that_waits_is_ended(lab: Lab, host: Host) -> None:
+    rc = host.path("/home/lab/.bashrc")
+    rc.write_text("sleep 1234\n")
+    try:
+        with pytest.raises(
+            FleetError, match=r"did not answer in time; does a start-up file .* \(\.bashrc\) wait there\?"
+        ):
+            Fleet({"node1": transport(lab, "node1", username="lab")}).open({"node1": STATE_DIR})
+    finally:
+        rc.unlink()
+    wait_until(lambda: not runs(host, "sleep", "1234"), "its end", 10)
+    assert not host.path("/home/lab/.aorta/state").exists()
 
 
 def test_the_login_shell_may_be_dash(lab: Lab, host: Host) -> None:

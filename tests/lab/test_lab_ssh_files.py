@@ -145,6 +145,12 @@ def test_a_full_disk_keeps_nothing_of_a_file(lab: Lab, host: Host, source: Path)
     small = faults.limit_disk(host, "/root/.aorta", size_kib=64)
     with small, pytest.raises(FleetError, match=r"^node1: the folder /root/.aorta/state cannot be .*No space left"):
         Fleet({"node1": transport(lab, "node1")}).open({"node1": STATE_DIR})
+    almost = faults.limit_disk(host, "/root/.aorta", size_kib=64)
+    with almost:
+        host.path("/root/.aorta/other").write_bytes(bytes(48 * 1024))
+        with pytest.raises(FleetError, match=r"^node1: .*No space left"):
+            Fleet({"node1": transport(lab, "node1")}).open({"node1": STATE_DIR})
+        assert [path.name for path in host.path("/root/.aorta").iterdir()] == ["other"]
 
 
 def test_a_full_disk_here_is_not_taken_for_the_host_s(lab: Lab, host: Host, source: Path) -> None:
