@@ -1,7 +1,8 @@
 """Run on a host by its own Python, to which this text is sent: standard library only, Python 3.8 or newer.
 
 `probe FOLDER MARKER PROGRAM` makes the state folder, `discard` with the same words takes it away again; `describe
-FILE`, `seal PARTIAL TARGET MODE SIZE SHA256` and `room FOLDER` serve the copying of files. The answer is one line after a mark, because a shell may print before.
+FILE`, `seal PARTIAL TARGET MODE SIZE SHA256` and `room FOLDER` serve the copying of files. The answer is one line after
+a mark, because a shell may print before.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ def probe(folder: str, marker: str, program: str) -> dict[str, object]:
     if not folder:
         return found
     folder = os.path.normpath(os.path.expanduser(folder))
+    above = os.path.dirname(folder)
+    if not os.path.lexists(above):
+        os.makedirs(above, mode=0o755)
+    if os.stat(above).st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        why = "everybody may write there and exchange the program; make it `chmod o-w`, or set another work_dir"
+        raise PermissionError(1, why, above)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     status = os.stat(folder)
     if status.st_uid != os.geteuid():  # its owner could exchange the program

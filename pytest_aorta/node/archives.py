@@ -47,11 +47,12 @@ def pack(root: str, files: Sequence[str], archive: str, check: Check = go_on) ->
 
 def _pack(root: str, files: Sequence[str], archive: str, partial: str, check: Check) -> Answer:
     inside = os.path.realpath(root)
+    links = _Links(root, files)
     refused: dict[str, str] = {}
     with tarfile.open(partial, "x:gz", compresslevel=COMPRESSION, format=tarfile.PAX_FORMAT) as tar:
-        tar.dereference = True  # a file with two names is packed twice: a hard link is not safe to unpack
+        tar.dereference = True  # a hard link is not safe to unpack
         for name in dict.fromkeys(files):
-            why = _add(tar, root, name, inside)
+            why = links.why_not(name) or _add(tar, root, name, inside)
             if why:
                 refused[name] = f"{name!r} below {root} is not packed: {why}"
             check()
@@ -67,6 +68,34 @@ def _pack(root: str, files: Sequence[str], archive: str, partial: str, check: Ch
         "refused": list(refused),
         "why": next(iter(refused.values()), ""),
     }
+
+
+class _Links:
+    """Files with several names: the first one counts, and none when a file has another name outside of what is packed.
+
+    Who may write here can give a name to any file of its own file system, be it none of the workload's.
+    """
+
+    def __init__(self, root: str, files: Sequence[str]) -> None:
+        self._names: dict[tuple[int, int], list[str]] = {}
+        self._files: dict[str, tuple[tuple[int, int], int]] = {}
+        for name in dict.fromkeys(files):
+            with contextlib.suppress(OSError, ValueError):
+                status = os.lstat(os.path.join(root, name))
+                if modes.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                    identity = (status.st_dev, status.st_ino)
+                    self._names.setdefault(identity, []).append(name)
+                    self._files[name] = identity, status.st_nlink
+
+    def why_not(self, name: str) -> str:
+        """Say why a file is not packed by this name, or give nothing."""
+        if name not in self._files:
+            return ""
+        identity, num_names = self._files[name]
+        names = self._names[identity]
+        if num_names > len(names):
+            return "it is a hard link to a file elsewhere"
+        return "" if name == names[0] else f"it is the same file as {names[0]!r}"
 
 
 def _add(tar: tarfile.TarFile, root: str, name: str, inside: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Callable, Iterator, Mapping, Sequence
 from .requests import Answer, CommandError, expanded
 
 MARKER = ".aorta-work"
+SET_ANOTHER = "make it `chmod o-w`, or set another work_dir"
 
 Check = Callable[[], None]
 
@@ -33,6 +34,13 @@ def prepare(path: str, own: str = "") -> Answer:
         CommandError: it cannot be written.
     """
     try:
+        above = os.path.dirname(path)
+        with contextlib.suppress(FileExistsError):
+            os.makedirs(above, mode=0o755)
+        if os.stat(above).st_mode & (modes.S_IWOTH | modes.S_ISVTX) == modes.S_IWOTH:
+            raise CommandError(
+                "failed", f"everybody may write in {above} and exchange what is made there; {SET_ANOTHER}"
+            )
         os.makedirs(path, mode=0o700, exist_ok=True)
         probe = os.path.join(path, f".aorta-probe-{os.getpid()}")
         with open(probe, "wb") as file:

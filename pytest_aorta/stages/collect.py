@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pytest_aorta.checks import Check
 from pytest_aorta.config.cluster import Host
+from pytest_aorta.config.redact import scrub_value
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import CommandFailed, FleetError, HostError
 from pytest_aorta.fleet.ask import Ask
@@ -126,10 +127,16 @@ def _search(
         if shared_with:
             log.info("%s: shares its folder with %s; files are counted there", host.name, ", ".join(shared_with))
             files = [entry for entry, owner in zip(files, owners, strict=True) if owner == host.name]
+        named = [entry for entry in files if scrub_value(entry["path"], run.folder.secrets) == entry["path"]]
+        telling = len(files) - len(named)
+        if telling:
+            log.warning("%s: %d files with a secret in their names were left there", host.name, telling)
+        files = named
         traces = [entry for entry in files if is_trace(run.settings, entry["path"])]
         if not traces and not shared_with:
-            stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files)
+            stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files) - telling
             older = f"; {stale} older ones were left alone" if stale else ""
+            older += f"; {telling} with a secret in their names were left there" if telling else ""
             errors[host.name] = (
                 f"{host.name} has no {_wanted(run.settings)} {RULES_OUT_STALE} in {roots[host.name]}{older}"
             )

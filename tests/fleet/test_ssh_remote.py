@@ -56,6 +56,23 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+def test_a_folder_is_not_made_where_everybody_may_exchange_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert "everybody may write there" in ask("probe", str(tmp_path / "state"), ".marker", "program")["error"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_made_for_a_program_that_never_ran_is_discarded(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    ask("probe", str(folder), ".marker", "program")
+    (folder / ".aorta-1.part").touch()
+    (folder / "groups.json").touch()
+    assert not ask("discard", str(folder), ".marker", "program")["discarded"]
+    (folder / "groups.json").unlink()
+    assert ask("discard", str(folder), ".marker", "program")["discarded"]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_gets_its_name_when_it_is_whole(tmp_path: Path) -> None:
     partial, target = tmp_path / "partial", tmp_path / "target"
     partial.write_bytes(b"whol")

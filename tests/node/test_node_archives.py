@@ -158,12 +158,18 @@ def test_odd_names_travel(tmp_path: Path, name: str) -> None:
     assert (tmp_path / "into" / name).read_text() == "odd"
 
 
-def test_a_file_with_two_names_is_unpacked_twice(tmp_path: Path) -> None:
+def test_a_file_with_two_names_is_packed_once_and_one_with_a_name_elsewhere_never(tmp_path: Path) -> None:
     source = tree(tmp_path / "source")
     os.link(source / "run.sh", source / "again.sh")
-    packed = pack(str(source), ["run.sh", "again.sh"], str(tmp_path / "a.tar.gz"))
+    (tmp_path / "foreign").write_text("not the workload's")
+    os.link(tmp_path / "foreign", source / "taken")
+    packed = pack(str(source), ["run.sh", "again.sh", "taken"], str(tmp_path / "a.tar.gz"))
     unpack(packed["path"], packed["sha256"], str(tmp_path / "into"))
-    assert (tmp_path / "into" / "again.sh").read_text() == (source / "run.sh").read_text()
+    assert [path.name for path in (tmp_path / "into").iterdir()] == ["run.sh"]
+    assert packed["refused"] == ["again.sh", "taken"]
+    assert packed["why"] == f"'again.sh' below {source} is not packed: it is the same file as 'run.sh'"
+    with pytest.raises(CommandError, match=r"'taken' below .* is not packed: it is a hard link to a file elsewhere"):
+        pack(str(source), ["taken"], str(tmp_path / "b.tar.gz"))
 
 
 def test_a_work_folder_that_was_removed_is_not_made_again(tmp_path: Path) -> None:

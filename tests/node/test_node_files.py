@@ -102,6 +102,15 @@ def test_home_is_refused_by_whatever_path(tmp_path: Path, monkeypatch: pytest.Mo
     assert remove(str(home / "work")) == {"removed": True}
 
 
+def test_a_folder_is_not_made_where_everybody_may_exchange_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(CommandError, match=r"everybody may write in .*; make it `chmod o-w`, or set another work_dir"):
+        prepare(str(tmp_path / "work"))
+    assert list(tmp_path.iterdir()) == []
+    tmp_path.chmod(0o1777)
+    prepare(str(tmp_path / "work"))
+
+
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     write(tmp_path / "file")
     with pytest.raises(CommandError, match=r"the folder .*/file/work cannot be written: Not a directory"):

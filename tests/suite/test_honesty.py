@@ -239,7 +239,8 @@ def test_secret_in_an_error_reaches_nothing(rig: Any) -> None:
         rig,
         "good(); print('x' * (16 * 1024 - 10) + os.environ['API_TOKEN'], flush=True)\n"
         "print('RuntimeError: ' + 'y' * 280 + os.environ['API_TOKEN']); print('RuntimeError: bad ' + "
-        "os.environ['API_TOKEN']); sys.exit(3)",
+        "os.environ['API_TOKEN'])\n"
+        "pathlib.Path('out/torch_profiler/rank0', os.environ['API_TOKEN']).touch(); sys.exit(3)",
         "-v",
         code=1,
         multi_node={"extra_env": {"API_TOKEN": TOKEN}},
@@ -248,6 +249,7 @@ def test_secret_in_an_error_reaches_nothing(rig: Any) -> None:
     files = [path for path in rig.path.rglob("*") if path.is_file() and path.name not in {"config.json", "mine.py"}]
     texts = {str(path): path.read_bytes().decode("utf-8", "replace") for path in files} | {"terminal": output}
     assert {name for name, text in texts.items() if TOKEN[:6] in text} == set()
+    assert [path for path in rig.folder.rglob("*") if TOKEN in path.name] == []
     assert "exited 3" in output
 
 
