@@ -171,13 +171,24 @@ def clean(
 
 def _draw(record: RunRecord, folder: RunFolder, page: Path) -> None:
     """Draw a stored run's deck, and say where it is."""
-    deck = DeckPlace(page, {stage.test: stage.label for stage in STAGES})
+    html, log = _reports(record)
+    deck = DeckPlace(page, {stage.test: stage.label for stage in STAGES}, html=html, log=log)
     if not page.exists() and (taken := [path for path in deck.beside if path.exists()]):
         raise ConfigError(f"{taken[0]} is there already and would be overwritten; name another page than {page}")
     if why := draw(record, folder, deck):
         raise AortaError(f"{page}: {why}")
     click.echo(f"{DECK}: {page}")
     click.echo(f"its JSON: {deck.data}")
+
+
+def _reports(record: RunRecord) -> tuple[Path | None, Path | None]:
+    """Give the run's HTML report and log, as long as they are its own: the next run writes to the same names."""
+    html, log = (Path(record.reports.get(label, "")) for label in ("HTML report", "log"))
+    try:
+        is_own = record.run_id in html.read_text("utf-8")
+    except (OSError, ValueError):
+        is_own = False
+    return (html, log if log.is_file() else None) if is_own else (None, None)
 
 
 def _cluster(path: Path) -> Cluster:

@@ -42,6 +42,7 @@ from pytest_aorta.reporting.deck_gates import (
     spec_of,
     tiers_of,
 )
+from pytest_aorta.reporting.document import hint_part
 from pytest_aorta.reporting.model import RunView
 from pytest_aorta.reporting.text import one_line
 
@@ -173,6 +174,7 @@ def build_deck(facts: DeckFacts) -> DeckDocument:
             sentence=one_line(view.sentence),
             first_cause=one_line(view.first_cause),
             next_step=one_line(view.next_step),
+            hint=hint_part(view.hint),
             num_hosts=len(facts.hosts),
             num_ranks=len(ranks.ranks),
             num_gates=len(judged),
@@ -303,8 +305,9 @@ def _run_card(facts: DeckFacts, judged: Sequence[Judged], state: ThresholdsState
     optional = {
         "Run": provenance.run_id,
         "Config file": provenance.config_file,
+        "Judged by": provenance.judged_by,
         "Cluster file": provenance.cluster_file,
-        "Git commit": provenance.git_commit,
+        "Workload commit": provenance.git_commit,
     }
     return rows + [(label, value, False) for label, value in optional.items() if value]
 

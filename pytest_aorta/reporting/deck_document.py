@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from pytest_aorta.reporting.document import Document, HintPart
 from pytest_aorta.reporting.model import Outcome, RunVerdict, StageVerdict
 
 Status = Literal["pass", "fail", "record", "na"]
@@ -14,11 +13,7 @@ ThresholdsState = Literal["enforced", "record-only", "not evaluated"]
 Number = float | int | None
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class DeckReport(_Document):
+class DeckReport(Document):
     """What the page says of itself, and the names that its tables are made of."""
 
     title: str
@@ -29,7 +24,7 @@ class DeckReport(_Document):
     session_lifecycle_labels: dict[str, str]
 
 
-class DeckProvenance(_Document):
+class DeckProvenance(Document):
     """Where the deck comes from; what is not known is null."""
 
     run_id: str
@@ -39,11 +34,12 @@ class DeckProvenance(_Document):
     log_file_href: str | None
     cluster_file: str | None
     config_file: str | None
+    judged_by: str | None
     git_commit: str | None
     cvs_version: str
 
 
-class DeckSpec(_Document):
+class DeckSpec(Document):
     """The limit of a metric, and how it was judged."""
 
     name: str
@@ -56,7 +52,7 @@ class DeckSpec(_Document):
     reason: str
 
 
-class DeckMetric(_Document):
+class DeckMetric(Document):
     """One metric of a cell; `spec` is null where no limit is configured."""
 
     metric: str
@@ -64,7 +60,7 @@ class DeckMetric(_Document):
     spec: DeckSpec | None
 
 
-class DeckCell(_Document):
+class DeckCell(Document):
     """The one result of a run. Ratios are fractions; what was not measured is left out of `actuals`."""
 
     cell_id: str
@@ -73,28 +69,28 @@ class DeckCell(_Document):
     metrics: tuple[DeckMetric, ...]
 
 
-class DeckMatrixRow(_Document):
+class DeckMatrixRow(Document):
     """A cell's status in each tier."""
 
     cell_id: str
     values: dict[str, Status]
 
 
-class DeckMatrix(_Document):
+class DeckMatrix(Document):
     """Cells by tiers."""
 
     tiers: tuple[str, ...]
     rows: tuple[DeckMatrixRow, ...]
 
 
-class DeckTable(_Document):
+class DeckTable(Document):
     """A table as it is shown; a dash stands for what is absent."""
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str | float | int, ...], ...]
 
 
-class DeckChartMetric(_Document):
+class DeckChartMetric(Document):
     """What a series shows."""
 
     key: str
@@ -103,7 +99,7 @@ class DeckChartMetric(_Document):
     chart: str
 
 
-class DeckSeries(_Document):
+class DeckSeries(Document):
     """A line by rank: `y[i]` is that of rank `x[i]`, in the unit of its metric; shares are percent."""
 
     key: str
@@ -113,7 +109,7 @@ class DeckSeries(_Document):
     y: tuple[Number, ...]
 
 
-class DeckHeatmap(_Document):
+class DeckHeatmap(Document):
     """A value for each rank, in rank order, with the share by which it is coloured."""
 
     key: str
@@ -125,7 +121,7 @@ class DeckHeatmap(_Document):
     shares: tuple[Number, ...]
 
 
-class DeckCharts(_Document):
+class DeckCharts(Document):
     """Everything that is drawn by rank."""
 
     metrics: tuple[DeckChartMetric, ...] = ()
@@ -133,14 +129,14 @@ class DeckCharts(_Document):
     series: tuple[DeckSeries, ...] = ()
 
 
-class DeckTimeSplit(_Document):
+class DeckTimeSplit(Document):
     """Where the time of a rank went, in ms by kind; `rank` is null for the mean of all."""
 
     rank: int | None
     parts_ms: dict[str, float]
 
 
-class DeckSteps(_Document):
+class DeckSteps(Document):
     """Step times over steps: least, median and greatest of the ranks that were read, in ms."""
 
     steps: tuple[int, ...]
@@ -150,9 +146,10 @@ class DeckSteps(_Document):
     slowest_rank: tuple[int, ...]
     profiled_steps: tuple[int, ...]
     num_ranks: int
+    num_hosts: int
 
 
-class DeckSweep(_Document):
+class DeckSweep(Document):
     """The one dataset."""
 
     cells: tuple[DeckCell, ...]
@@ -161,27 +158,27 @@ class DeckSweep(_Document):
     steps: DeckSteps | None
 
 
-class DeckDatasets(_Document):
+class DeckDatasets(Document):
     """The datasets by name."""
 
     training_sweep: DeckSweep
 
 
-class DeckPanel(_Document):
+class DeckPanel(Document):
     """A section of the page; `id` is its anchor."""
 
     id: str
     title: str
 
 
-class DeckProfile(_Document):
+class DeckProfile(Document):
     """Which kind of deck it is."""
 
     name: Literal["aorta"]
     metric_prefix: str
 
 
-class DeckStage(_Document):
+class DeckStage(Document):
     """A stage with its outcome; `verdict` tells a bad measurement from none."""
 
     name: str
@@ -192,7 +189,7 @@ class DeckStage(_Document):
     reason: str
 
 
-class DeckFailure(_Document):
+class DeckFailure(Document):
     """One thing that went wrong: where, what, and what to do next."""
 
     stage: str
@@ -203,7 +200,7 @@ class DeckFailure(_Document):
     next_step: str
 
 
-class DeckRank(_Document):
+class DeckRank(Document):
     """A rank that stands out."""
 
     rank: int
@@ -216,7 +213,7 @@ class DeckRank(_Document):
     caused_delay_ms: float | None
 
 
-class DeckStraggler(_Document):
+class DeckStraggler(Document):
     """The rank that the others wait for."""
 
     rank: int
@@ -224,7 +221,7 @@ class DeckStraggler(_Document):
     text: str
 
 
-class DeckSummary(_Document):
+class DeckSummary(Document):
     """The run in short: its verdict (of all stages, which `overall_status` is not), causes, and what stands out."""
 
     verdict: RunVerdict
@@ -235,13 +232,14 @@ class DeckSummary(_Document):
     num_ranks: int
     num_gates: int
     num_gates_failed: int
+    hint: HintPart | None
     not_judged: tuple[str, ...]
     failures: tuple[DeckFailure, ...]
     straggler: DeckStraggler | None
     worst_ranks: tuple[DeckRank, ...]
 
 
-class DeckKernelLine(_Document):
+class DeckKernelLine(Document):
     """What the kernel log of a host was judged to say."""
 
     host: str | None
@@ -250,21 +248,21 @@ class DeckKernelLine(_Document):
     next_step: str
 
 
-class DeckValue(_Document):
+class DeckValue(Document):
     """A value that some hosts have."""
 
     value: str
     hosts: tuple[str, ...]
 
 
-class DeckEnvironmentRow(_Document):
+class DeckEnvironmentRow(Document):
     """A fact of the hosts, the most common value first; more than one value is a difference."""
 
     name: str
     values: tuple[DeckValue, ...]
 
 
-class DeckDocument(_Document):
+class DeckDocument(Document):
     """aorta_run_deck.json: a run in one document, schema version 1."""
 
     schema_version: Literal[1] = 1

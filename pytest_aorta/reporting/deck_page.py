@@ -30,6 +30,7 @@ from pytest_aorta.reporting.deck_gates import write_quantity
 from pytest_aorta.reporting.deck_ranks import place_of
 from pytest_aorta.reporting.figures import NO_LEGEND, Figure, Legend, Line
 from pytest_aorta.reporting.html_rows import TEMPLATES, render
+from pytest_aorta.reporting.margin import margin
 
 DECK = "Run Deck"
 """The label under which reports name a deck's page."""
@@ -117,7 +118,7 @@ def render_deck(deck: DeckDocument, *, name: str = NAME) -> str:
             grids=_grids(deck),
             spread=_spread(deck),
             split=_split(sweep.time_split, deck),
-            steps=_steps(sweep.steps) if sweep.steps is not None else None,
+            steps=_steps(sweep.steps, deck) if sweep.steps is not None else None,
             results=[[_cell_text(header, value) for header, value in zip(deck.results_table.headers, row, strict=True)]
                      for row in deck.results_table.rows],
             max_failures=MAX_FAILURES,
@@ -171,7 +172,7 @@ def _broken(deck: DeckDocument) -> list[tuple[DeckSpec, str, str, str]]:
             spec,
             write_quantity(spec.actual, spec.unit, spec.name),
             _limit(spec),
-            figures_bars.margin(spec.kind, spec.actual, spec.value, spec.tolerance),
+            margin(spec.kind, spec.actual, spec.value, spec.tolerance),
         )
         for spec in specs
         if spec.verdict == "fail"
@@ -341,7 +342,7 @@ def _split(split: Sequence[DeckTimeSplit], deck: DeckDocument) -> _Chart | None:
     )
 
 
-def _steps(steps: DeckSteps) -> _Chart:
+def _steps(steps: DeckSteps, deck: DeckDocument) -> _Chart:
     line = Line("Median of the ranks", figures.BLUE, steps.median_ms, steps.min_ms, steps.max_ms)
     figure = figures.line_chart(
         f"Step time over {len(steps.steps)} steps of {steps.num_ranks} ranks",
@@ -350,7 +351,8 @@ def _steps(steps: DeckSteps) -> _Chart:
     slowest = sorted(zip(steps.max_ms, steps.steps, steps.slowest_rank, steps.median_ms, strict=True), reverse=True)[
         :10
     ]
-    note = f"Of {steps.num_ranks} ranks, from the step logs."
+    of_hosts = f"{steps.num_hosts} of {len(deck.hosts)} hosts" if steps.num_hosts < len(deck.hosts) else "all hosts"
+    note = f"Of {steps.num_ranks:,} ranks on {of_hosts}, from the step logs."
     if steps.profiled_steps:
         note += f" Profiled: steps {_ranges(steps.profiled_steps)}."
     return _Chart(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from pytest_aorta.checks import GateKind
 from pytest_aorta.reporting.figures import BLUE, Figure, Mark, axes, cut, pixels, text, ticks_to
+from pytest_aorta.reporting.margin import margin
 
 
-def gate_bar(kind: str, actual: float | None, limit: float, tolerance: float | None, *, colour: str) -> Figure:
+def gate_bar(kind: GateKind, actual: float | None, limit: float, tolerance: float | None, *, colour: str) -> Figure:
     """Draw a value as a bar from 0 with its limit marked, and by how much it keeps or breaks it."""
     width, height, room = 300, 24, 180
     top = max(abs(limit) + (tolerance or 0.0), abs(actual or 0.0)) * 1.15 or 1.0
@@ -36,22 +38,6 @@ def gate_bar(kind: str, actual: float | None, limit: float, tolerance: float | N
     return Figure(
         width, height, f"{told}: actual {'n/a' if actual is None else f'{actual:g}'}, limit {limit:g}", tuple(marks)
     )
-
-
-def margin(kind: str, actual: float | None, limit: float, tolerance: float | None = None) -> str:
-    """Say by how much a value keeps a limit (left) or breaks it (over, under): percent of it, or of the tolerance."""
-    if actual is None:
-        return "not measured"
-    room = {
-        "max": limit - actual,
-        "min": actual - limit,
-        "within": (tolerance or 0.0) - abs(actual - limit),
-    }[kind]
-    whole = abs(limit) if tolerance is None else tolerance
-    if whole == 0:
-        return "at the limit" if room == 0 else "inside" if room > 0 else "over the limit"
-    share = room / whole * 100
-    return f"{abs(share):.1f} % {'left' if room >= 0 else 'under' if kind == 'min' else 'over'}"
 
 
 def stage_bar(start: float, seconds: float, total: float, colour: str, label: str) -> Figure:

@@ -6,7 +6,6 @@ environment that cleans and escapes every one of them.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pytest_aorta.checks import Check
+from pytest_aorta.reporting.margin import margin
 from pytest_aorta.reporting.model import RunView, StageRow, short_label, title
 from pytest_aorta.reporting.text import clean, cut_middle, one_line, show_seconds, without_tally
 
@@ -74,19 +74,10 @@ def subtest_table(checks: Sequence[Check]) -> str:
 
 
 def margin_text(check: Check) -> str:
-    """Give how far a value is from its limit, as a share of the limit: `12.5 % left`, `80.5 % over`."""
-    bound, actual = check.gate, check.actual
-    if bound is None or actual is None:
+    """Give how far a value is from its limit: `12.5 % left`, `80.5 % over`; empty where nothing was measured."""
+    if check.gate is None or check.actual is None:
         return ""
-    if bound.kind == "within":
-        room, whole = (bound.tolerance or 0.0) - abs(actual - bound.limit), bound.tolerance or 0.0
-    else:
-        room, whole = (bound.limit - actual) * (1 if bound.kind == "max" else -1), abs(bound.limit)
-    if not whole or not math.isfinite(room / whole):
-        return ""
-    percent = abs(room / whole) * 100
-    shown = f"{percent:.1f}" if percent < 1000 else f"{percent:.0f}"
-    return f"{shown} % {'left' if room >= 0 else 'under' if bound.kind == 'min' else 'over'}"
+    return margin(check.gate.kind, check.actual, check.gate.limit, check.gate.tolerance)
 
 
 def counts_text(view: RunView) -> str:

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from pytest_aorta.checks import Check
 from pytest_aorta.metric import Metric
-from pytest_aorta.reporting.hints import Hint, Severity
+from pytest_aorta.reporting.document import Document, HintPart, hint_part
 from pytest_aorta.reporting.hostlist import host_list
 from pytest_aorta.reporting.model import Fault, RunVerdict, RunView
 from pytest_aorta.reporting.text import one_line
@@ -21,11 +19,7 @@ BenchmarkStatus = Literal["pending", "running", "completed", "failed", "timeout"
 SCHEMA_VERSION = 1
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class ClusterPart(_Document):
+class ClusterPart(Document):
     """How much machinery took part."""
 
     nodes: int
@@ -33,7 +27,7 @@ class ClusterPart(_Document):
     total_gpus: int
 
 
-class ConfigurationPart(_Document):
+class ConfigurationPart(Document):
     """The settings a benchmark is compared by."""
 
     nccl_channels: int | None = None
@@ -41,7 +35,7 @@ class ConfigurationPart(_Document):
     rccl_branch: str | None = None
 
 
-class PerformancePart(_Document):
+class PerformancePart(Document):
     """Aggregates over the ranks. The unit ends each name; ratios are fractions; null was not measured."""
 
     avg_iteration_time_ms: float | None
@@ -57,7 +51,7 @@ class PerformancePart(_Document):
     tokens_per_second_per_gpu: float | None
 
 
-class RankPart(_Document):
+class RankPart(Document):
     """One rank's share of the benchmark."""
 
     rank: int
@@ -67,7 +61,7 @@ class RankPart(_Document):
     overlap_ratio: float | None = None
 
 
-class ThresholdPart(_Document):
+class ThresholdPart(Document):
     """One gate as it was judged."""
 
     label: str
@@ -79,7 +73,7 @@ class ThresholdPart(_Document):
     reason: str
 
 
-class KernelLogPart(_Document):
+class KernelLogPart(Document):
     """One class of kernel log lines that matched, on one host."""
 
     host: str
@@ -89,7 +83,7 @@ class KernelLogPart(_Document):
     text: str
 
 
-class BenchmarkReport(_Document):
+class BenchmarkReport(Document):
     """aorta_benchmark_report.json: the documented keys, unchanged, then ours."""
 
     status: BenchmarkStatus
@@ -108,7 +102,7 @@ class BenchmarkReport(_Document):
     kernel_log: tuple[KernelLogPart, ...]
 
 
-class HostVerdict(_Document):
+class HostVerdict(Document):
     """What to do with one host, and why."""
 
     host: str
@@ -116,17 +110,7 @@ class HostVerdict(_Document):
     evidence: tuple[str, ...]
 
 
-class HintPart(_Document):
-    """What the first cause probably comes from; never a verdict."""
-
-    key: str
-    severity: Severity
-    cause: str
-    next_step: str
-    source: str
-
-
-class VerdictReport(_Document):
+class VerdictReport(Document):
     """verdict.json: the run in one sentence, on whose account, the hosts to look at, and a hint at the first cause."""
 
     schema_version: int = SCHEMA_VERSION
@@ -185,7 +169,7 @@ def verdict_document(view: RunView, *, fault: Fault | None = None) -> dict[str, 
         sentence=one_line(view.sentence),
         hosts=tuple(_host_verdict(host, checks) for host, checks in suspects.items()),
         not_judged=view.not_judged,
-        hint=_hint(view.hint),
+        hint=hint_part(view.hint),
     )
     return report.model_dump(mode="json")
 
@@ -265,14 +249,6 @@ def _fault(view: RunView) -> Fault:
         return "none"
     failed = [check for check in view.checks if check.failed]
     return failed[0].fault if failed else "rig"
-
-
-def _hint(hint: Hint | None) -> HintPart | None:
-    if hint is None:
-        return None
-    return HintPart(
-        key=hint.key, severity=hint.severity, cause=hint.cause, next_step=hint.next_step, source=hint.source
-    )
 
 
 def _host_verdict(host: str, checks: Sequence[Check]) -> HostVerdict:

@@ -145,12 +145,12 @@ def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str
     rows = tuple(_row(name, record.stages.get(name), folder) for name in record.plan)
     return RunView(
         run_id=record.run_id,
-        suite=f"aorta_{record.suite}",
+        suite=f"aorta_{record.suite}{'-rejudged' if folder.judgement else ''}",
         verdict=verdict,
         sentence=sentence,
         stages=rows,
         metrics=_metrics(folder),
-        environment=tuple((name, value, "") for name, value in record.environment.items()),
+        environment=tuple(_environment(record, folder)),
         paths=(("run folder", str(folder.path)), *paths),
         notes=tuple(_notes(record)),
         next_step=next_step(record.stages, folder, dict(paths).get("log", "")),
@@ -159,6 +159,12 @@ def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str
         not_judged=tuple(not_judged(record.stages)),
         drain=drain(record),
     )
+
+
+def _environment(record: RunRecord, folder: RunFolder) -> Iterator[tuple[str, str, str]]:
+    if folder.judgement and record.judgements:
+        yield "Judged by", record.judgements[-1].judged_by, ""
+    yield from ((name, value, "") for name, value in record.environment.items())
 
 
 def drain(record: RunRecord) -> str:
@@ -197,9 +203,12 @@ def stage_row(stage: StageRecord, folder: RunFolder) -> StageRow:
     )
 
 
-def write_documents(run: RunContext) -> tuple[str, ...]:
-    """Write aorta_benchmark_report.json and verdict.json from what is known now; give their names."""
-    view = view_of(run.record.document, run.folder)
+def write_documents(run: RunContext, record: RunRecord | None = None) -> tuple[str, ...]:
+    """Write aorta_benchmark_report.json and verdict.json from what is known now; give their names.
+
+    `record` is what a later judging makes of the run; without, the run's own.
+    """
+    view = view_of(record or run.record.document, run.folder)
     execution, artifacts, result = (_known(run, kind) for kind in (Execution, Artifacts, Result))
     status: BenchmarkStatus = execution.status if isinstance(execution, Execution) else "pending"
     nodes, per_node = len(run.group), run.settings.nproc_per_node

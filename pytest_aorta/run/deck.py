@@ -36,6 +36,8 @@ from pytest_aorta.reporting.json_report import write_json, write_text
 from pytest_aorta.reporting.model import RunView
 from pytest_aorta.reporting.text import one_line, without_tally
 from pytest_aorta.run.conclusion import next_step, view_of, without_cause
+from pytest_aorta.run.defects import guarded
+from pytest_aorta.run.evidence import KERNEL_LOG, WARNINGS, check_name
 from pytest_aorta.run.folder import RunFolder, read_regular
 from pytest_aorta.run.gating import bare
 from pytest_aorta.run.products import Artifacts, Execution, Product, Rccl, Result
@@ -50,27 +52,34 @@ MAX_STEP_HOSTS = 8
 MAX_STEPS = 400
 GIB = 1024**3
 _FACTS_OF_THE_MOMENT = frozenset({"hostname", "wall_ns", "uptime_s", "boot_id", "group_ids"})
+_GIT = "git:"
 _NOT_ENFORCED = "enforce_thresholds=false"
-_STRAGGLER = re.compile(r"^rank (?P<rank>\d+) is late \(")
 _RANK = re.compile(r"\brank=(?P<rank>\d+)\)$")
-_KERNEL_NOTE = re.compile(r"^(?P<host>\S+): kernel log: ")
-_KERNEL_CHECK = "check=kernel_log)"
 
 
 def draw(record: RunRecord, folder: RunFolder, deck: DeckPlace) -> str:
     """Draw a run's deck; give why it could not be drawn, empty when it was. Never raises: a page changes no outcome."""
+    return guarded(
+        DECK, lambda: _draw(record, folder, deck), lambda error: _undrawn(f"{type(error).__name__}: {error}")
+    )
+
+
+def _draw(record: RunRecord, folder: RunFolder, deck: DeckPlace) -> str:
+    document = build_deck(facts_of(_told(record, folder), folder, deck))
+    page = render_deck(document, name=deck.page.stem)
+    data, css = deck.beside
     try:
-        facts = facts_of(_told(record, folder), folder, deck)
-        document = build_deck(facts)
-        data, css = deck.beside
         write_text(css, deck_stylesheet())
         write_json(data, document.model_dump(mode="json"))
-        write_text(deck.page, render_deck(document, name=deck.page.stem))
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else error.strerror or str(error)
-        log.warning("deck could not be drawn: %s", why, exc_info=not isinstance(error, OSError))
-        return f"deck could not be drawn: {why}"
+        write_text(deck.page, page)
+    except OSError as error:
+        return _undrawn(error.strerror or str(error))
     return ""
+
+
+def _undrawn(why: str) -> str:
+    log.warning("deck could not be drawn: %s", why)
+    return f"deck could not be drawn: {why}"
 
 
 def with_deck(view: RunView, record: RunRecord, folder: RunFolder, deck: DeckPlace) -> RunView:
@@ -89,7 +98,6 @@ def facts_of(record: RunRecord, folder: RunFolder, deck: DeckPlace) -> DeckFacts
     stages = tuple(replace(stage, reason=without_cause(stage.reason)) for stage in view.stages)
     result, execution = _product(record, Result), _product(record, Execution)
     hosts, per_host = tuple(host.name for host in settings.hosts), settings.nproc_per_node
-    notes = record.stages["test_parse_results"].notes if "test_parse_results" in record.stages else ()
     config, judging = settings.config, record.stages.get("test_validate_thresholds")
     return DeckFacts(
         view=replace(view, stages=stages),
@@ -107,11 +115,11 @@ def facts_of(record: RunRecord, folder: RunFolder, deck: DeckPlace) -> DeckFacts
         evaluated=_is_evaluated(judging),
         labels={name: deck.labels.get(name, name) for name in record.plan},
         failures=tuple(_failures(record, folder, hosts, per_host)),
-        straggler=_straggler(notes, hosts, per_host),
+        straggler=_straggler(result, hosts, per_host),
         kernel_log=tuple(_kernel_log(record)),
         host_environment=tuple(_host_environment(folder, hosts)),
         steps=_steps(folder, _product(record, Artifacts), len(hosts)),
-        provenance=_provenance(record, deck),
+        provenance=_provenance(record, folder, deck, execution),
         generated_at=datetime.now(UTC),
     )
 
@@ -211,31 +219,21 @@ def _rank_of(check: Check) -> int | None:
     return int(found["rank"]) if found is not None else None
 
 
-def _straggler(notes: Sequence[str], hosts: Sequence[str], per_host: int) -> DeckStraggler | None:
-    for note in notes:
-        found = _STRAGGLER.match(note)
-        if found is not None:
-            rank = int(found["rank"])
-            return DeckStraggler(rank=rank, host=place_of(rank, hosts, per_host)[0], text=note)
-    return None
+def _straggler(result: Result | None, hosts: Sequence[str], per_host: int) -> DeckStraggler | None:
+    late = result.straggler if result is not None else None
+    if late is None or late.rank is None:
+        return None
+    return DeckStraggler(rank=late.rank, host=place_of(late.rank, hosts, per_host)[0], text=late.text)
 
 
 def _kernel_log(record: RunRecord) -> Iterator[DeckKernelLine]:
     """Give what the scan of the kernel logs said: failures first, then warnings, then what was not scanned."""
-    lines: list[DeckKernelLine] = []
-    for stage in record.stages.values():
-        lines += [
-            DeckKernelLine(
-                host=check.host, state=check.state, text=check.reason or check.label, next_step=check.next_step
-            )
-            for check in stage.checks
-            if check.label.endswith(_KERNEL_CHECK) and check.state != "passed"
-        ]
-        told = {line.text for line in lines}
-        for note in stage.notes:
-            found = _KERNEL_NOTE.match(note)
-            if found is not None and note not in told:
-                lines.append(DeckKernelLine(host=found["host"], state="warned", text=note, next_step=""))
+    lines = [
+        DeckKernelLine(host=check.host, state=check.state, text=check.reason or check.label, next_step=check.next_step)
+        for stage in record.stages.values()
+        for check in stage.checks
+        if check_name(check) in {KERNEL_LOG, WARNINGS} and check.state != "passed"
+    ]
     order = ("failed", "warned", "not_judged")
     yield from sorted(lines, key=lambda line: order.index(line.state))
 
@@ -274,16 +272,16 @@ def _steps(folder: RunFolder, artifacts: Artifacts | None, num_hosts: int) -> De
     """Give the step times of all ranks, of a large run those of eight hosts spread over it."""
     if artifacts is None or artifacts.torch_traces is None:
         return None
-    root = folder.path / artifacts.torch_traces
-    roots = [root]
+    roots = [folder.path / artifacts.torch_traces]
     if artifacts.layout == "combined" and num_hosts > MAX_STEP_HOSTS:
         chosen = {round(i * (num_hosts - 1) / (MAX_STEP_HOSTS - 1)) for i in range(MAX_STEP_HOSTS)}
         roots = [folder.traces(artifacts.layout, node) for node in sorted(chosen)]
+        num_hosts = len(roots)
     logs = [found for each in roots if each.is_dir() for found in read_step_logs(each) if found.steps]
-    return _over_steps(logs) if logs else None
+    return _over_steps(logs, num_hosts) if logs else None
 
 
-def _over_steps(logs: Sequence[StepLog]) -> DeckSteps | None:
+def _over_steps(logs: Sequence[StepLog], num_hosts: int) -> DeckSteps | None:
     by_step: dict[int, list[tuple[float, int]]] = {}
     profiled: set[int] = set()
     for one in logs:
@@ -303,10 +301,12 @@ def _over_steps(logs: Sequence[StepLog]) -> DeckSteps | None:
         slowest_rank=tuple(column[-1][1] for column in columns),
         profiled_steps=tuple(sorted(profiled)),
         num_ranks=len({one.rank for one in logs}),
+        num_hosts=num_hosts,
     )
 
 
-def _provenance(record: RunRecord, deck: DeckPlace) -> DeckProvenance:
+def _provenance(record: RunRecord, folder: RunFolder, deck: DeckPlace, execution: Execution | None) -> DeckProvenance:
+    is_commit = execution is not None and execution.workload.startswith(_GIT)
     return DeckProvenance(
         run_id=record.run_id,
         pytest_html_path=str(deck.html) if deck.html is not None else None,
@@ -315,7 +315,8 @@ def _provenance(record: RunRecord, deck: DeckPlace) -> DeckProvenance:
         log_file_href=_href(deck, deck.log),
         cluster_file=record.inputs.get("cluster"),
         config_file=record.inputs.get("config"),
-        git_commit=None,
+        judged_by=record.judgements[-1].judged_by or None if folder.judgement and record.judgements else None,
+        git_commit=execution.workload.removeprefix(_GIT) if execution is not None and is_commit else None,
         cvs_version=f"pytest-aorta {record.environment.get('pytest-aorta', __version__)}",
     )
 

@@ -21,16 +21,23 @@ CHECKS: Mapping[str, str] = {
     "weights_checksum": "test_parse_results",
     "step_log": "test_parse_results",
 }
+KERNEL_LOG, WARNINGS = "kernel_log", "kernel_log_warnings"
 _NAME = re.compile(r"^\[evidence\] \(.*?check=(?P<name>\w+)")
+
+
+def check_name(check: Check) -> str:
+    """Give the name of an evidence check; empty for any other."""
+    found = _NAME.match(check.label)
+    return found["name"] if found is not None else ""
 
 
 def weigh(checks: Sequence[Check], evidence: Mapping[str, object]) -> Iterator[Check]:
     """Give the checks as they count: `off` leaves a check out as not judged, `warn` takes its failure away."""
     for check in checks:
-        found = _NAME.match(check.label)
-        how = evidence.get(found["name"]) if found is not None else None
-        if found is not None and how == "off":
-            reason = f"evidence.{found['name']} is off"
+        name = check_name(check)
+        how = evidence.get(name) if name else None
+        if how == "off":
+            reason = f"evidence.{name} is off"
             yield check.model_copy(update={"state": "not_judged", "reason": reason, "subtest": False})
         elif how == "warn" and check.failed:
             yield check.model_copy(update={"state": "warned", "subtest": False})

@@ -15,6 +15,7 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, StoodStill
 from pytest_aorta.reporting.text import clean, cut_middle
 from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.defects import guarded
 from pytest_aorta.run.evidence import weigh
 from pytest_aorta.run.interruption import Interrupted
 from pytest_aorta.run.products import Product
@@ -172,6 +173,9 @@ class Pipeline:
         return product is not None and product.usable
 
     def _attempt(self, stage: Stage, start: float) -> StageRecord:
+        return guarded(stage.test, lambda: self._do(stage, start), lambda error: _defect(stage, error))
+
+    def _do(self, stage: Stage, start: float) -> StageRecord:
         try:
             self.run.progress(stage.test)
             log.info("%s begins", stage.test)
@@ -188,10 +192,6 @@ class Pipeline:
             log.error("%s: %s", stage.test, error)
             failed = _failed(stage, COULD_NOT_MEASURE + _sentence(error), "unmeasured")
             return failed.model_copy(update={"checks": tuple(_by_host(stage, error))})
-        except Exception as error:
-            log.exception("%s: unexpected", stage.test)
-            sentence = f"{type(error).__name__}: {error}; this is a defect of pytest-aorta, the log has its traceback"
-            return _failed(stage, COULD_NOT_MEASURE + sentence, "unmeasured")
         return _judged(stage, product)
 
     def _keep(self, stage: Stage, outcome: StageRecord) -> StageRecord:
@@ -245,6 +245,11 @@ def _skipped(stage: Stage, reason: str) -> StageRecord:
 
 def _failed(stage: Stage, reason: str, kind: FailureKind) -> StageRecord:
     return StageRecord(name=stage.test, outcome="failed", reason=reason, failure=kind)
+
+
+def _defect(stage: Stage, error: Exception) -> StageRecord:
+    sentence = f"{type(error).__name__}: {error}; this is a defect of pytest-aorta, the log has its traceback"
+    return _failed(stage, COULD_NOT_MEASURE + sentence, "unmeasured")
 
 
 def _by_host(stage: Stage, error: AortaError | OSError) -> Iterator[Check]:

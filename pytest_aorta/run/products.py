@@ -79,7 +79,8 @@ class Rccl(Product):
 class Execution(Product):
     """One launch of the workload: exit codes by host (None: still running when it was given up).
 
-    `launched_at_s` and `ended_at_s` are seconds since the epoch on the machine that runs pytest.
+    `launched_at_s` and `ended_at_s` are seconds since the epoch on the machine that runs pytest; `workload` is what was
+    run, as WorkloadTree identifies it.
     """
 
     stored: ClassVar[bool] = True
@@ -98,6 +99,7 @@ class Execution(Product):
     ranks_seen: tuple[int, ...] = ()
     nccl_channels: int | None = None
     kernel_log_notes: int | None = None
+    workload: str = ""
 
 
 class Artifacts(Product):
@@ -140,6 +142,17 @@ class RankRow(BaseModel):
     overlap_ratio: float | None
 
 
+class Straggler(BaseModel):
+    """The rank that the others wait for (None: its trace names none), and what to do about it in words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rank: int | None
+    kind: str
+    caused_delay_ms_per_step: float
+    text: str
+
+
 class Result(Product):
     """The parsed result; every metric with its unit and source stands in metrics.json."""
 
@@ -149,6 +162,7 @@ class Result(Product):
     num_profiled_steps: int | None
     ranks: tuple[RankRow, ...]
     missing_ranks: tuple[int, ...] = ()
+    straggler: Straggler | None = None
 
 
 class Verdicts(Product):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -49,11 +49,12 @@ class HostRecord(BaseModel):
 
 
 class Judgement(BaseModel):
-    """A later judging of the stored run."""
+    """A later judging of the stored run; `judged_by` names the file of its limits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     at: str
+    judged_by: str = ""
     stages: tuple[StageRecord, ...]
     thresholds: dict[str, float | None]
     gates: tuple[dict[str, Any], ...]
@@ -79,6 +80,7 @@ class RunRecord(BaseModel):
     started_in: str
     config: dict[str, Any]
     inputs: dict[str, str] = {}
+    reports: dict[str, str] = {}
     environment: dict[str, str] = {}
     hosts: dict[str, HostRecord] = {}
     stages: dict[str, StageRecord] = {}
@@ -204,8 +206,9 @@ class RecordKeeper:
         if problems and not self.document.uncleaned:
             self.not_cleaned(())
 
-    def close(self, verdict: Verdict, sentence: str) -> None:
-        """Close the record."""
+    def close(self, verdict: Verdict, sentence: str, reports: Mapping[str, str] | None = None) -> None:
+        """Close the record; `reports` are the paths of the session's reports by label."""
+        self.document.reports = dict(reports or {})
         self.document.verdict, self.document.sentence, self.document.finished = verdict, sentence, now()
         self.write()
         self.folder.reserve.unlink(missing_ok=True)

@@ -41,6 +41,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
         accelerator=containers.accelerator,
         nccl_channels=num_channels(env),
         launched_at_s=time.time(),
+        workload=tree.identity,
     )
     run.give(execution)
     logs = {host: f"{path}/{PHASE}.log" for host, path in containers.work_dirs.items()}
@@ -66,7 +67,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
             "ranks_seen": tuple(sorted(watch.ranks)),
             "checks": tuple(checks),
             "kernel_log_notes": kernel.num_notes,
-            "notes": (*unheld, *kernel.warnings),
+            "notes": unheld,
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_aorta.checks import Check
@@ -11,6 +11,7 @@ from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.kernel_log.judge import Finding, Line, judge
 from pytest_aorta.reporting.json_report import write_text
 from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.evidence import WARNINGS
 from pytest_aorta.run.products import Accelerator, LogWindow
 
 MAX_LINES = 20_000
@@ -28,13 +29,12 @@ UNREADABLE = ("not_permitted", "command_missing", "failed")
 
 @dataclass(slots=True)
 class Scan:
-    """What the kernel logs said: checks (fatal findings, scans that could not be made), warnings, number of notes.
+    """What the kernel logs said: checks (fatal findings, warnings, scans that could not be made), number of notes.
 
     `num_notes` is None when any host's log was not read whole.
     """
 
     checks: list[Check] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
     num_notes: int | None = 0
 
 
@@ -98,7 +98,7 @@ def _judge_host(
         log.info("%s: kernel log: %s %s x%d: %s", host, finding.severity, finding.class_, finding.count, finding.text)
     if found.num_notes is not None:
         found.num_notes += sum(finding.count for finding in findings if finding.severity == "note")
-    found.warnings += [_describe(host, f) for f in findings if f.severity == "degrade"][:LISTED]
+    found.checks += _warned(host, [finding for finding in findings if finding.severity == "degrade"])
     fatal = [finding for finding in findings if finding.severity == "fatal"]
     if fatal:
         listed = "; ".join(f"{f.class_}: {f.text}" + (f" (x{f.count})" if f.count > 1 else "") for f in fatal[:LISTED])
@@ -109,9 +109,20 @@ def _judge_host(
         log.info("%s: kernel log clean since launch (%d lines)", host, len(lines))
 
 
-def _describe(host: str, finding: Finding) -> str:
-    times = f" (x{finding.count})" if finding.count > 1 else ""
-    return f"{host}: kernel log: {finding.class_}: {finding.text}{times}; {finding.reason}"
+def _warned(host: str, findings: Sequence[Finding]) -> Iterator[Check]:
+    """Give what a host's kernel log warns of, as one check: its names tell one of each host apart."""
+    if not findings:
+        return
+    told = [f"{f.class_}: {f.text}{f' (x{f.count})' if f.count > 1 else ''}; {f.reason}" for f in findings[:LISTED]]
+    more = f"; and {len(findings) - LISTED} more" if len(findings) > LISTED else ""
+    yield Check(
+        label=f"[evidence] (host={host}, check={WARNINGS})",
+        state="warned",
+        host=host,
+        subtest=False,
+        reason=f"{host}: kernel log: {'; '.join(told)}{more}",
+        next_step="" if findings[0].action == "none" else f"{host}: {findings[0].action}: {findings[0].reason}",
+    )
 
 
 def _incomplete(run: RunContext, host: str, why: str) -> Check:

@@ -10,7 +10,7 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import StageError
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
-from pytest_aorta.run.products import Artifacts, RankRow, Result
+from pytest_aorta.run.products import Artifacts, RankRow, Result, Straggler
 from pytest_aorta.stages.collect import Layout
 from pytest_aorta.stages.cross_checks import cross_checks, missing_ranks
 from pytest_aorta.stages.measures import collect_metrics
@@ -45,6 +45,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
     warnings = [f"{rank.file}: {text}" for rank in summaries.ranks for text in rank.warnings]
     lost = [f"{rank.file}: {rank.events_lost} events lost" for rank in summaries.ranks if rank.events_lost]
     labels = sorted({rank.label for rank in summaries.ranks})
+    straggler = _straggler(summaries.lateness)
     steps = {rank.num_profiled_steps for rank in summaries.ranks if rank.source != "excel"}
     return Result(
         source=" + ".join(labels),
@@ -52,7 +53,8 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
         ranks=tuple(_row(rank) for rank in summaries.ranks),
         missing_ranks=tuple(sorted(missing_ranks(run.settings, summaries.ranks, logs))),
         checks=checks,
-        notes=(*notes, *_straggler(summaries.lateness), *warnings, *lost),
+        straggler=straggler,
+        notes=(*notes, *([straggler.text] if straggler is not None else ()), *warnings, *lost),
     )
 
 
@@ -96,11 +98,13 @@ def _row(rank: RankSummary) -> RankRow:
     )
 
 
-def _straggler(lateness: Lateness | None) -> Iterator[str]:
-    if lateness is not None and lateness.straggler is not None:
-        late = lateness.straggler
-        yield (
-            f"rank {late.rank} is late (kind: {late.kind}): the others wait {late.caused_delay_ms_per_step:.2f} ms a "
-            f"profiled step for it, and it is the last in {late.share_last:.1%} of its collectives; "
-            f"{WHAT_TO_DO[late.kind]}"
-        )
+def _straggler(lateness: Lateness | None) -> Straggler | None:
+    if lateness is None or lateness.straggler is None:
+        return None
+    late = lateness.straggler
+    text = (
+        f"rank {late.rank} is late (kind: {late.kind}): the others wait {late.caused_delay_ms_per_step:.2f} ms a "
+        f"profiled step for it, and it is the last in {late.share_last:.1%} of its collectives; "
+        f"{WHAT_TO_DO[late.kind]}"
+    )
+    return Straggler(rank=late.rank, kind=late.kind, caused_delay_ms_per_step=late.caused_delay_ms_per_step, text=text)

@@ -78,13 +78,16 @@ class Validation:
         """Give the lines of pytest's header."""
         settings = self._opened.settings
         stored = self._opened.stored
-        named = str(self._found.config_file or "its own limits")
+        named = str(self._found.config_file)
         if stored is not None:
-            limits = self._config.option.aorta_thresholds or named
-            named = f"judging run {stored.folder.run_id} by {limits}"
+            named = f"judging run {stored.folder.run_id} by {self._limits()}"
         hosts = ", ".join(host.name for host in settings.cluster.hosts[:8])
         lines = [f"aorta: {named} (from {self._found.origin}); {self._opened.suite_name} on {hosts}"]
         return [*lines, *(f"aorta: warning: {warning}" for warning in settings.warnings)]
+
+    def _limits(self) -> str:
+        """Name what a stored run is judged by."""
+        return str(self._config.option.aorta_thresholds or self._found.config_file or "its own limits")
 
     def suite(self, session: pytest.Session) -> StageSuite:
         """Give the collector of the stage tests."""
@@ -249,11 +252,12 @@ class Validation:
         shown = run.record.document
         try:
             if self._opened.stored is None:
-                run.record.close(verdict, sentence)
+                run.record.close(verdict, sentence, dict(self._reports.paths()))
                 write_documents(run)
                 self._evidence = write_dossiers(shown, run.folder)
             else:
                 shown = self._judged(pipeline, verdict, sentence)
+                write_documents(run, shown)
         except OSError as error:
             log.error("the record could not be written: %s", error)
             sentence = f"{sentence}; and the record could not be written: {error}"
@@ -293,6 +297,7 @@ class Validation:
         run.record.judged(
             Judgement(
                 at=now(),
+                judged_by=self._limits(),
                 stages=stages,
                 thresholds=run.settings.thresholds.model_dump(),
                 gates=tuple(gate.model_dump(mode="json") for gate in run.settings.config.gates),

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 _SKIPPED = frozenset({".git", ".cvs-aorta", "tracelens_analysis"})
 _RUN_RECORD = "run.json"
 _RUN_DOCUMENTS = frozenset({_RUN_RECORD, "metrics.json", "verdict.json", "aorta_benchmark_report.json"})
-_RUN_FOLDERS = frozenset({"facts", "judgements", "analysis"})
+_RUN_FOLDERS = frozenset({"facts", "judgements", "analysis", "evidence"})
 _COLLECTED = "combined_traces"
 _PROFILER_FOLDER = "torch_profiler"
 

@@ -92,6 +92,8 @@ def test_host_down_during(cluster: Cluster) -> None:
     assert (cluster.folder / "benchmark-node-0.log").exists()
     assert ending.seconds < A_MINUTE_S
     assert cluster.record()["uncleaned"] == ["node2"]
+    assert "drain, in a Slurm cluster: scontrol update nodename=node2 state=drain 'reason=aorta " in ending.output
+    assert {path.name for path in (cluster.folder / "evidence" / "node2").iterdir()} >= {"summary.txt", "facts.json"}
     assert_clean_when_it_is_back(cluster)
 
 

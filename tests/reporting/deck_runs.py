@@ -15,7 +15,7 @@ from pytest_aorta.gates.thresholds import judge_all, tally
 from pytest_aorta.run.conclusion import conclude
 from pytest_aorta.run.folder import RunFolder, new_run_id
 from pytest_aorta.run.gating import PRIOR_FAILURE
-from pytest_aorta.run.products import Artifacts, Execution, RankRow, Result
+from pytest_aorta.run.products import Artifacts, Execution, RankRow, Result, Straggler
 from pytest_aorta.run.record import RecordKeeper, RunRecord, StageRecord
 from pytest_aorta.stages.measures import collect_metrics
 from pytest_aorta.stages.thresholds import all_rules
@@ -126,7 +126,9 @@ def make_run(where: Path, *, ranks: int, state: State = "pass", late: bool = Tru
     if len(hosts) > 1:
         run.stage("test_setup_rdma", "passed")
     run.stage("test_build_rccl", "skipped", "skip_rccl_build=true")
-    run.stage("test_run_benchmark", "passed", notes=(note,))
+    warned = Check(label=f"[evidence] (host={hosts[0]}, check=kernel_log_warnings)", state="warned", host=hosts[0],
+                   subtest=False, reason=note)  # fmt: skip
+    run.stage("test_run_benchmark", "passed", checks=(warned,), notes=(note,))
     collected = tuple(
         Check(label=f"[trace collection] (host={host})", state="passed", host=host, fault="rig") for host in hosts
     )
@@ -137,7 +139,8 @@ def make_run(where: Path, *, ranks: int, state: State = "pass", late: bool = Tru
         f"97.0% of its collectives; compare its clocks and temperature with its neighbours"
     )
     run.stage("test_parse_results", "passed", notes=(late_note,) if state == "fail" and late else ())
-    _give_products(run, found, hosts)
+    late_rank = Straggler(rank=bad, kind="compute", caused_delay_ms_per_step=38.2, text=late_note)
+    _give_products(run, found, hosts, late_rank if state == "fail" and late else None)
     if state == "record":
         reason = "enforce_thresholds=false; metrics are recorded without threshold assertions"
         run.stage("test_validate_thresholds", "skipped", reason)
@@ -237,7 +240,7 @@ def _facts(run: MadeRun, hosts: list[str], odd: str) -> None:
         run.folder.write_document(run.folder.facts(host), facts)
 
 
-def _give_products(run: MadeRun, found: tuple[RankSummary, ...], hosts: list[str]) -> None:
+def _give_products(run: MadeRun, found: tuple[RankSummary, ...], hosts: list[str], straggler: Straggler | None) -> None:
     run.keeper.product(
         Execution(
             started=True, status="completed", exit_codes=dict.fromkeys(hosts, 0), duration_seconds=411.0, roots={},
@@ -256,4 +259,4 @@ def _give_products(run: MadeRun, found: tuple[RankSummary, ...], hosts: list[str
                 compute_ratio=share.compute_ratio, comm_ratio=share.comm_ratio, overlap_ratio=share.overlap_ratio,
             )
         )  # fmt: skip
-    run.keeper.product(Result(source=found[0].label, num_profiled_steps=STEPS, ranks=tuple(rows)))
+    run.keeper.product(Result(source=found[0].label, num_profiled_steps=STEPS, ranks=tuple(rows), straggler=straggler))

@@ -12,8 +12,9 @@ from pytest_aorta.checks import Bound, Check
 from pytest_aorta.reporting.deck import ALL_PASSED, SOME_FAILED, build_deck
 from pytest_aorta.reporting.deck_document import DeckDocument
 from pytest_aorta.reporting.deck_gates import Limit, gate_text
-from pytest_aorta.reporting.deck_page import DeckPlace
+from pytest_aorta.reporting.deck_page import DeckPlace, render_deck
 from pytest_aorta.run.deck import draw, facts_of
+from pytest_aorta.run.products import Execution, Result, Straggler
 from tests.reporting.deck_runs import LABELS, MadeRun, begin, broken_run, make_run
 from tests.reporting.json_schema import faults
 
@@ -158,8 +159,6 @@ def test_results_and_metrics(tmp_path: Path) -> None:
 
 
 def _result_rows(run: MadeRun) -> Any:
-    from pytest_aorta.run.products import Result
-
     result = run.record.product(Result)
     assert isinstance(result, Result)
     return result.ranks
@@ -180,6 +179,39 @@ def test_the_straggler_comes_with_its_host(tmp_path: Path) -> None:
     assert (deck.summary.straggler.rank, deck.summary.straggler.host) == (33, "gpu-0004")
     assert (deck.summary.worst_ranks[0].rank, deck.summary.worst_ranks[0].host) == (33, "gpu-0004")
     assert len(deck.summary.worst_ranks) == 10
+
+
+def test_straggler_kernel_log_and_commit_come_from_what_stages_handed_on(tmp_path: Path) -> None:
+    run = make_run(tmp_path, ranks=16, state="fail")
+    result = Result.model_validate(run.record.products["Result"])
+    late = Straggler(rank=3, kind="host", caused_delay_ms_per_step=9.0, text="said in other words")
+    run.keeper.product(result.model_copy(update={"straggler": late}))
+    execution = Execution.model_validate(run.record.products["Execution"])
+    run.keeper.product(execution.model_copy(update={"workload": "git:0123abcd"}))
+    deck = deck_of(run)
+    assert deck.summary.straggler is not None
+    assert (deck.summary.straggler.rank, deck.summary.straggler.text) == (3, "said in other words")
+    assert [(line.host, line.state) for line in deck.kernel_log] == [("gpu-0000", "warned")]
+    assert deck.provenance.git_commit == "0123abcd"
+    assert card(deck)["Workload commit"] == "0123abcd"
+    run.keeper.product(execution.model_copy(update={"workload": "sha256:99"}))
+    assert deck_of(run).provenance.git_commit is None
+
+
+def test_the_hint_has_its_likely_cause_and_severity(tmp_path: Path) -> None:
+    deck = deck_of(make_run(tmp_path / "bad", ranks=2, state="fail"))
+    assert deck.summary.hint is not None
+    page = render_deck(deck)
+    assert f"<dt>Likely</dt><dd>{deck.summary.hint.cause} " in page
+    assert f'severity-{deck.summary.hint.severity}">' in page
+    assert deck_of(make_run(tmp_path / "good", ranks=2)).summary.hint is None
+
+
+def test_step_times_say_how_many_hosts_they_are_of(tmp_path: Path) -> None:
+    assert "Of 64 ranks on all hosts, from the step logs." in render_deck(deck_of(make_run(tmp_path / "a", ranks=64)))
+    assert "Of 64 ranks on 8 of 10 hosts, from the step logs." in render_deck(
+        deck_of(make_run(tmp_path / "b", ranks=80))
+    )
 
 
 def test_differing_hosts_are_told_apart(tmp_path: Path) -> None:

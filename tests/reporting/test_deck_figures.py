@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_aorta.checks import GateKind
 from pytest_aorta.reporting import figures_bars, figures_grid
 from pytest_aorta.reporting.figures import Figure, Line, Mark, binned, line_chart, ticks_to
-from pytest_aorta.reporting.figures_bars import gate_bar, margin
+from pytest_aorta.reporting.figures_bars import gate_bar
 from pytest_aorta.reporting.figures_grid import DEVIATION, grid
+from pytest_aorta.reporting.margin import margin
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12))
@@ -34,10 +36,13 @@ def test_ticks_of_nothing() -> None:
         ("min", 0.6, 0.5, None, "20.0 % left"),
         ("within", 5.2, 5.0, 0.1, "100.0 % over"),
         ("max", 1.0, 0.0, None, "over the limit"),
+        ("min", -1.0, 0.0, None, "under the limit"),
+        ("within", 5.0, 5.0, 0.0, "at the limit"),
+        ("min", 0.5, 0.5, None, "0.0 % left"),
         ("max", None, 1.0, None, "not measured"),
     ],
 )
-def test_margins(kind: str, actual: float | None, limit: float, tolerance: float | None, said: str) -> None:
+def test_margins(kind: GateKind, actual: float | None, limit: float, tolerance: float | None, said: str) -> None:
     assert margin(kind, actual, limit, tolerance) == said
 
 

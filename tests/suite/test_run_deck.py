@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from tests.suite.conftest import Rig
@@ -35,6 +36,10 @@ def test_a_session_writes_its_deck_and_links_it(rig: Rig) -> None:
     assert {k: v for k, v in again.items() if k not in changing} == {
         k: v for k, v in deck(page.parent).items() if k not in changing
     }
+    links = ("pytest_html_href", "log_file_href")
+    assert [again["provenance"][name] for name in links] == [  # type: ignore[index]
+        os.path.relpath(rig.reports / f"aorta_single.{kind}", rig.folder) for kind in ("html", "log")
+    ]
     rig.aorta("runs", "show", "last", "--html", "--output", "mine/deck.html", code=0)
     assert {path.name for path in (rig.path / "mine").iterdir()} == {"deck.html", "deck.json", "deck.css"}
     assert '<link rel="stylesheet" href="deck.css"/>' in (rig.path / "mine" / "deck.html").read_text("utf-8")
@@ -43,8 +48,19 @@ def test_a_session_writes_its_deck_and_links_it(rig: Rig) -> None:
     assert (rig.path / "other.json").read_text() == "{}"
 
     rig.pytest("--aorta-run=last", f"--aorta-thresholds={_limits(rig, 0.001)}", code=1)
-    assert deck(rig.reports / "aorta_single-rejudged_html")["overall_status"] == "fail"
+    rejudged = deck(rig.reports / "aorta_single-rejudged_html")
+    assert rejudged["overall_status"] == "fail"
+    assert rejudged["provenance"]["config_file"] == str(rig.path / "config.json")  # type: ignore[index]
+    assert rejudged["provenance"]["judged_by"] == str(rig.path / "strict.json")  # type: ignore[index]
     assert deck(page.parent)["overall_status"] == "pass"
+    (written,) = (rig.folder / "judgements").glob("*/verdict.json")
+    assert json.loads(written.read_text("utf-8"))["verdict"] == "failed"
+    assert json.loads((rig.folder / "verdict.json").read_text("utf-8"))["verdict"] == "passed"
+    assert 'name="aorta_single-rejudged-gates"' in (rig.reports / "aorta_single-rejudged-gates.xml").read_text("utf-8")
+
+    (rig.reports / "aorta_single.html").write_text("the report of another run")
+    rig.aorta("runs", "show", "last", "--html", code=0)
+    assert deck(rig.folder)["provenance"]["pytest_html_href"] is None  # type: ignore[index]
 
 
 def test_no_html_no_deck(rig: Rig) -> None:

@@ -108,6 +108,7 @@ def test_rank_in_a_path(path: str, rank: int | None) -> None:
         ),
         (["rank0.json", "rank1.json", "notes.txt"], {}),
         (["torch_profiler/a.json", "run.json", "metrics.json", "facts/node-0.json", "judgements/1/verdict.json"], {}),
+        (["torch_profiler/a.json", "run.json", "evidence/node1/devices-before.json"], {}),
         (["combined_traces/node_0/torch_profiler/a.json", "run.json", "facts/node-0.json"], {}),
         (["run.json", "rank1.json"], {}),
     ],
