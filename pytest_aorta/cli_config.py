@@ -18,8 +18,7 @@ from pytest_aorta.config.shipped import shipped_configs, shipped_thresholds
 from pytest_aorta.config.validation import near
 from pytest_aorta.errors import AortaError
 from pytest_aorta.stages.command import launch_text
-from pytest_aorta.stages.source import unusable_parser
-from pytest_aorta.suite.opening import undoable
+from pytest_aorta.suite.opening import lacking_here, undoable
 
 
 class _Refused(click.ClickException):
@@ -94,15 +93,33 @@ def copy(name: str, dest: str, force: bool) -> None:
 
 @config.command(epilog=_example("aorta config check ./my_cluster.json --cluster ./cluster.json"))
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--cluster", type=click.Path(path_type=Path), help="Cluster file; replaces the file's own.")
-@click.option("--thresholds", type=click.Path(path_type=Path), help="Threshold file; replaces the file's own.")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a value; repeatable.")
-@click.option("--suite", type=click.Choice(["single", "distributed"]), help="The suite that it is meant for.")
+@click.option(
+    "--cluster",
+    "--aorta-cluster",
+    "cluster",
+    type=click.Path(path_type=Path),
+    help="Cluster file; replaces the file's own.",
+)
+@click.option(
+    "--thresholds",
+    "--aorta-thresholds",
+    "thresholds",
+    type=click.Path(path_type=Path),
+    help="Threshold file; replaces the file's own.",
+)
+@click.option("--set", "--aorta-set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a value; repeatable.")
+@click.option(
+    "--suite",
+    "--aorta-suite",
+    "suite",
+    type=click.Choice(["single", "distributed"]),
+    help="The suite that it is meant for.",
+)
 def check(file: Path, cluster: Path | None, thresholds: Path | None, sets: tuple[str, ...], suite: str | None) -> None:
     """Check FILE with its cluster and thresholds; nothing is contacted.
 
-    What this version cannot do is a fault like any other. What only this machine lacks (a parser's package) is a
-    warning.
+    What this version cannot do is a fault like any other. What only this machine lacks (a parser's package, the key
+    for SSH) is a warning.
     """
     try:
         settings = load(file, cluster=cluster, thresholds=thresholds, sets=sets, suite=suite, also=undoable)
@@ -111,11 +128,11 @@ def check(file: Path, cluster: Path | None, thresholds: Path | None, sets: tuple
         raise (_Absent if is_absent else _Refused)(str(error)) from error
     for warning in settings.warnings:
         click.echo(f"aorta config: warning: {warning}", err=True)
-    for fault in unusable_parser(settings.config):
+    for fault in lacking_here(settings.config, settings.cluster):
         where = path_text(fault.path)
         click.echo(f"aorta config: warning: a run on this machine will be refused: {where}: {fault.message}", err=True)
     click.echo(f"ok: {file}")
-    for label, value in _summary(settings):
+    for label, value in _summary(settings, enforced=settings.config.enforce_thresholds or thresholds is not None):
         click.echo(f"  {label:<12} {value}")
 
 
@@ -169,10 +186,17 @@ def _refuse_to_overwrite(copies: dict[Path, str], target: Path, *, force: bool, 
         raise _Refused("\n".join(problems))
 
 
-def _summary(settings: Settings) -> list[tuple[str, str]]:
+def _limits(settings: Settings, *, enforced: bool) -> str:
+    """Name the limits that a run holds its metrics against, and the file that the documented ones come from."""
+    if not enforced:
+        return "none: enforce_thresholds is false, metrics are recorded only"
     limits = [f"{name} {value:g}" for name, value in settings.thresholds if value is not None]
-    limits += [f"{gate.metric} {gate.kind} {gate.value:g}" for gate in settings.config.gates]
-    enforced = "" if settings.config.enforce_thresholds else " (recorded, not enforced)"
+    if limits and (path := next((file.path for file in settings.inputs if file.kind == "thresholds"), None)):
+        limits[-1] += f" (of {path.name})"
+    return ", ".join([*limits, *(f"{gate.metric} {gate.kind} {gate.value:g}" for gate in settings.config.gates)])
+
+
+def _summary(settings: Settings, *, enforced: bool) -> list[tuple[str, str]]:
     container = settings.config.container
     names = [host.name if host.name == host.address else f"{host.name} ({host.address})" for host in settings.hosts]
     return [
@@ -181,6 +205,6 @@ def _summary(settings: Settings) -> list[tuple[str, str]]:
         ("ranks", f"{settings.world_size} ({settings.nproc_per_node} on each node)"),
         ("started by", scrub(launch_text(settings), settings.secrets())),
         ("container", str(container.image) if container is not None and container.is_used else "none"),
-        ("thresholds", (", ".join(limits) or "none") + enforced),
+        ("thresholds", _limits(settings, enforced=enforced)),
         ("output", str(settings.output_dir)),
     ]

@@ -22,6 +22,7 @@ from pytest_aorta.run.cleaning import clean as clean_run
 from pytest_aorta.run.conclusion import view_of, without_cause
 from pytest_aorta.run.deck import draw
 from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.hosts import unusable_here
 from pytest_aorta.run.record import RunRecord, find_runs, read
 from pytest_aorta.run.schema import DOCUMENTS, DocumentKind, schema_text
 from pytest_aorta.run.sweeping import sweep
@@ -193,7 +194,7 @@ def _reports(record: RunRecord) -> tuple[Path | None, Path | None]:
 
 def _cluster(path: Path) -> Cluster:
     nothing = {"schema_version": 1, "gpus_per_node": 1, "enforce_thresholds": False}
-    return load(path, cluster=path, config_text=nothing).cluster
+    return load(path, cluster=path, config_text=nothing, also=unusable_here).cluster
 
 
 def _clean(folder: RunFolder, record: RunRecord, cluster: Cluster | None) -> bool:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr
 
 from pytest_aorta.config.cluster_file import ClusterFile, Transport
 from pytest_aorta.config.document import JsonPath, PathFault, Table, path_text
+from pytest_aorta.config.host_names import one_spelling
 from pytest_aorta.config.placeholders import with_user
 from pytest_aorta.config.validation import examine, near
 
@@ -157,20 +158,39 @@ def ignored_warnings(model: BaseModel, path: JsonPath) -> list[str]:
 def _broken(file: ClusterFile, cluster: Cluster) -> Iterator[PathFault]:
     if cluster.transport == "ssh":
         if not file.username:
-            yield PathFault(("username",), "is missing, expected the login name on the nodes; set it")
+            told = "is missing, expected the login name on the nodes; set it"
+            yield PathFault(("username",), told + _misspelt(file, ("username",)))
         if cluster.priv_key_file is None and cluster.password is None:
-            yield PathFault(
-                ("priv_key_file",), "is missing, expected a key file (or password) for SSH; set one of them"
-            )
+            told = "is missing, expected a key file (or password) for SSH; set one of them"
+            yield PathFault(("priv_key_file",), told + _misspelt(file, ("priv_key_file", "password")))
     if cluster.transport != "local":
-        first: dict[str, str] = {}
-        for host in cluster.hosts:
-            if host.address in first:
-                yield PathFault(
-                    ("node_dict", host.name, "vpc_ip"),
-                    f"seen {host.address}, which is {first[host.address]}'s already, expected an address of its own",
-                )
-            first.setdefault(host.address, host.name)
+        yield from _named_twice(cluster.hosts)
+
+
+def _misspelt(file: ClusterFile, wanted: tuple[str, ...]) -> str:
+    """Give a hint where a field that is ignored resembles one that is missing."""
+    found = ((name, near(name, wanted)) for name in file.model_extra or {} if not name.startswith("_"))
+    return next((f"; seen {path_text((name,))}{hint}" for name, hint in found if hint), "")
+
+
+def _named_twice(hosts: tuple[Host, ...]) -> Iterator[PathFault]:
+    """Find hosts whose name or address is that of another one, in whatever spelling."""
+    names: dict[str, str] = {}
+    addresses: dict[str, str] = {}
+    for host in hosts:
+        name, address = one_spelling(host.name), one_spelling(host.address)
+        if name in names:
+            yield PathFault(
+                ("node_dict", host.name),
+                f"seen the name of {names[name]} again, expected each machine once; remove one of them",
+            )
+        elif address in addresses:
+            yield PathFault(
+                ("node_dict", host.name, *(() if host.address == host.name else ("vpc_ip",))),
+                f"seen {host.address}, which is {addresses[address]}'s already, expected an address of its own",
+            )
+        names.setdefault(name, host.name)
+        addresses.setdefault(address, host.name)
 
 
 def _warnings(file: ClusterFile, cluster: Cluster) -> Iterator[str]:

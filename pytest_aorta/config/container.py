@@ -6,36 +6,48 @@ from typing import Literal
 
 from pydantic import Field
 
-from pytest_aorta.config.fields import ContainerName, EnvMap, Section, Text, TolerantSection
+from pytest_aorta.config.container_fields import (
+    Capability,
+    ContainerUser,
+    Device,
+    Group,
+    ImageName,
+    Mode,
+    RegistryLogin,
+    RegistryServer,
+    SecurityOption,
+    ShmSize,
+    Ulimit,
+    Volume,
+)
+from pytest_aorta.config.fields import ContainerName, EnvMap, KeyFile, Section, TolerantSection
 
 
 class Registry(Section):
     """Where the image is pulled from when that needs a login."""
 
-    username: str = Field(default="", description="Login name at the registry.")
-    password_file: str = Field(default="", description="File on each node whose content is the password.")
-    server: str = Field(default="", description="The registry's address; empty: the engine's own default.")
+    username: RegistryLogin = Field(default="", description="Login name at the registry.")
+    password_file: KeyFile = Field(default="", description="File on each node whose content is the password.")
+    server: RegistryServer = Field(default="", description="The registry's address; empty: the engine's own default.")
 
 
 class RuntimeArgs(TolerantSection):
     """What the container is started with. Unknown keys are ignored with a warning."""
 
-    network: Text = Field(default="host", description="Network mode.")
-    ipc: Text = Field(default="host", description="IPC namespace.")
+    network: Mode = Field(default="host", description="Network mode.")
+    ipc: Mode = Field(default="host", description="IPC namespace.")
     privileged: bool = Field(default=False, description="All privileges of the host; safe files leave it false.")
-    devices: tuple[Text, ...] = Field(
+    devices: tuple[Device, ...] = Field(
         default=(), description="Devices beside those of the accelerator, HOST[:CONTAINER[:MODE]]."
     )
-    volumes: tuple[Text, ...] = Field(default=(), description="Mounts, HOST:CONTAINER[:OPTIONS].")
-    cap_add: tuple[Text, ...] = Field(default=("SYS_PTRACE", "IPC_LOCK"), description="Capabilities.")
-    security_opt: tuple[Text, ...] = Field(default=(), description="Security options.")
-    group_add: tuple[Text | int, ...] = Field(
-        default=(), description="Groups beside video and the node's render group."
-    )
-    ulimit: tuple[Text, ...] = Field(default=(), description="Limits, NAME=SOFT[:HARD]; memlock=-1 is always set.")
+    volumes: tuple[Volume, ...] = Field(default=(), description="Mounts, HOST:CONTAINER[:OPTIONS].")
+    cap_add: tuple[Capability, ...] = Field(default=("SYS_PTRACE", "IPC_LOCK"), description="Capabilities.")
+    security_opt: tuple[SecurityOption, ...] = Field(default=(), description="Security options.")
+    group_add: tuple[Group, ...] = Field(default=(), description="Groups beside video and the node's render group.")
+    ulimit: tuple[Ulimit, ...] = Field(default=(), description="Limits, NAME=SOFT[:HARD]; memlock=-1 is always set.")
     registry: Registry | None = Field(default=None, description="Registry login; absent: none.")
-    user: str | int | None = Field(default=None, description="User in the container; absent: the image's own.")
-    shm_size: str | int | None = Field(default=None, description="Size of /dev/shm when ipc is not host.")
+    user: ContainerUser | None = Field(default=None, description="User in the container; absent: the image's own.")
+    shm_size: ShmSize | None = Field(default=None, description="Size of /dev/shm when ipc is not host.")
 
 
 class Runtime(TolerantSection):
@@ -55,7 +67,7 @@ class Container(Section):
         description="per_run: made and removed; persistent: found or made, kept; no_launch: must be running.",
     )
     name: ContainerName | None = Field(default=None, description="Its name; required for docker and podman.")
-    image: Text | None = Field(default=None, description="Its image; required for docker and podman.")
+    image: ImageName | None = Field(default=None, description="Its image; required for docker and podman.")
     env: EnvMap = Field(default={}, repr=False, description="Variables: text, numbers or {secret: text}.")
     runtime: Runtime = Field(default=Runtime(), description="The engine and its arguments.")
 

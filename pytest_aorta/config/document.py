@@ -65,14 +65,22 @@ class Source:
 
 
 def path_text(path: JsonPath) -> str:
-    """Write a path as messages show it: `container.runtime.args.volumes[0]`."""
+    """Write a path as messages show it: `container.runtime.args.volumes[0]`; what would move a cursor is escaped."""
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{shortened(part)}" if text else shortened(part)
+            name = shortened(printable(part))
+            text += f".{name}" if text else name
     return text
+
+
+def printable(text: str) -> str:
+    """Give a text with line ends, terminal sequences and other characters that cannot be seen written as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def shortened(text: str, limit: int = MOST_SHOWN_CHARS) -> str:

@@ -15,8 +15,6 @@ from pytest_aorta.config.redact import REDACTED
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OVERRIDE_KEY = re.compile(r"[A-Za-z0-9_.\-]+")
 _CONTAINER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]+")
-_MOST_HOST_CHARS = 253  # of a name in the DNS
-_HOST = re.compile(r"[A-Za-z0-9_.:\[\]][A-Za-z0-9_.:\[\]\-]*")
 
 EXPECTED = "expected"
 """The type of our own field errors: their message is what was expected."""
@@ -51,19 +49,20 @@ class Secret(Section):
     secret: SecretStr = Field(description="The value; it reaches the workload and nothing else.")
 
 
-def _refuse(what: str) -> PydanticCustomError:
+def refuse(what: str) -> PydanticCustomError:
+    """Give the error of a field that expects something else; `what` says what."""
     return PydanticCustomError(EXPECTED, "{what}", {"what": what})
 
 
 def _relative(value: str) -> str:
     if not value or PurePosixPath(value).is_absolute() or ".." in PurePosixPath(value).parts:
-        raise _refuse('a path inside the repository, not empty, not absolute, without ".."')
+        raise refuse('a path inside the repository, not empty, not absolute, without ".."')
     return value
 
 
 def _below(value: str) -> str:
     if not value or PurePosixPath(value).is_absolute() or ".." in PurePosixPath(value).parts:
-        raise _refuse('a path below the workload\'s folder, not empty, not absolute, without ".."')
+        raise refuse('a path below the workload\'s folder, not empty, not absolute, without ".."')
     return value
 
 
@@ -72,76 +71,68 @@ def _work_dir(value: str) -> str:
     if REDACTED in value:
         return value
     if not value.startswith(("/", "~/")) or not path.name or ".." in path.parts:
-        raise _refuse('an absolute directory other than "/", or one that begins with ~/, without ".."')
+        raise refuse('an absolute directory other than "/", or one that begins with ~/, without ".."')
     return value
 
 
 def _command(value: tuple[str, ...]) -> tuple[str, ...]:
     if not value[0].strip():
-        raise _refuse("a program first, then its arguments")
+        raise refuse("a program first, then its arguments")
     return value
 
 
 def _directory(value: str) -> str:
     path = PurePosixPath(value)
     if REDACTED not in value and (not path.is_absolute() or not path.name or ".." in path.parts):
-        raise _refuse('an absolute directory other than "/", without ".."')
+        raise refuse('an absolute directory other than "/", without ".."')
     return value
 
 
 def _identifier(value: str) -> str:
     if not _IDENTIFIER.fullmatch(value):
-        raise _refuse("a variable's name: letters, digits and _, not beginning with a digit")
+        raise refuse("a variable's name: letters, digits and _, not beginning with a digit")
     return value
 
 
 def _override_key(value: str) -> str:
     if not _OVERRIDE_KEY.fullmatch(value):
-        raise _refuse("a key of letters, digits, _ . and -")
+        raise refuse("a key of letters, digits, _ . and -")
     return value
 
 
 def _container_name(value: str) -> str:
     if REDACTED not in value and not _CONTAINER_NAME.fullmatch(value):
-        raise _refuse("a container's name: letters, digits, _ . and -, beginning with a letter or digit")
-    return value
-
-
-def _host(value: str) -> str:
-    if REDACTED in value:
-        return value
-    if not _HOST.fullmatch(value) or not value.strip(".") or len(value) > _MOST_HOST_CHARS:
-        raise _refuse(f"a host's name or address of at most {_MOST_HOST_CHARS} characters, not beginning with -")
+        raise refuse("a container's name: letters, digits, _ . and -, beginning with a letter or digit")
     return value
 
 
 def _text(value: str) -> str:
     if not value.strip():
-        raise _refuse("text that is not empty")
+        raise refuse("text that is not empty")
     return value
 
 
 def _version(value: int) -> int:
     if value != 1:
-        raise _refuse("1, the only version there is")
+        raise refuse("1, the only version there is")
     return value
 
 
 def _zero_or_one(value: int) -> int:
     if value not in {0, 1}:
-        raise _refuse("0 or 1")
+        raise refuse("0 or 1")
     return value
 
 
 def _port(value: int) -> int:
     if value != 0 and not 1024 <= value <= 65535:
-        raise _refuse("0 (a free port is chosen) or a port of 1024 to 65535")
+        raise refuse("0 (a free port is chosen) or a port of 1024 to 65535")
     return value
 
 
 def _key_file(value: str) -> str:
     if value and REDACTED not in value and not value.startswith(("/", "~/")):
-        raise _refuse("an absolute path, or one that begins with ~/")
+        raise refuse("an absolute path, or one that begins with ~/")
     return value
 
 
@@ -152,7 +143,6 @@ BelowWorkload = Annotated[str, AfterValidator(_below)]
 WorkDir = Annotated[str, AfterValidator(_work_dir)]
 Command = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_command)]
 ContainerName = Annotated[str, AfterValidator(_container_name)]
-HostName = Annotated[str, AfterValidator(_host)]
 Text = Annotated[str, AfterValidator(_text)]
 SchemaVersion = Annotated[int, AfterValidator(_version), Field(json_schema_extra={"const": 1})]
 ZeroOrOne = Annotated[int, AfterValidator(_zero_or_one), Field(json_schema_extra={"enum": [0, 1]})]

@@ -90,6 +90,7 @@ class _Loading:
     sources: dict[InputKind, Source] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     overrides: list[Override] = field(default_factory=list)
+    cluster_place: tuple[str, JsonPath] = ("", REGION)
 
     def settings(
         self, sets: Sequence[str], output: Path | None, suite: str | None, config_text: Mapping[str, Any] | None
@@ -106,12 +107,13 @@ class _Loading:
         thresholds = self._thresholds(document, faults)
         faults += self._broken_rules(document, model, faults, thresholds, cluster)
         faults += tuple(soundness.redacted(document))
-        self._tell(faults, str(self.config_option))
+        label, below = self.cluster_place
+        self._tell([fault for fault in faults if fault.path[:1] != REGION], str(self.config_option))
+        self._tell([_inside(fault) for fault in faults if fault.path[:1] == REGION], label, below)
         resolved = self._suite(suite, cluster)
         if self.faults or model is None or cluster is None or thresholds is None:
             raise ConfigError(self._told())
-        if model.workload is not None and not model.workload.traces:
-            self.warnings.append("workload.traces is absent: traces are looked for below folders torch_profiler only")
+        self.warnings += rules.doubts(model)
         if model.container is not None:
             self.warnings[:0] = ignored_warnings(model.container.runtime, ("container", "runtime"))
         return Settings(
@@ -172,6 +174,7 @@ class _Loading:
         if found is None:
             return None, placeholders.substitute(document, login_user())
         described, label, below = found
+        self.cluster_place = label, below
         changes = self._overrides_of(cluster=True)
         if described is None and not changes:
             return this_machine(), placeholders.substitute(document, login_user())
@@ -266,6 +269,11 @@ class _Loading:
             set_path = path if below or label == str(self.config_option) else (*REGION, *path)
             where = f"{label}: {path_text(path)}{overrides.origin(set_path, self.overrides)}"
             self.faults.append(Fault(where, fault.message))
+
+
+def _inside(fault: PathFault) -> PathFault:
+    """Give a fault of the cluster with its path in the cluster's own document."""
+    return PathFault(fault.path[len(REGION) :], fault.message)
 
 
 def _other_kind(document: Table) -> str:

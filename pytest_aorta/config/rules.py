@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
+from pytest_aorta.config.container_fields import target_of
 from pytest_aorta.config.document import JsonPath, PathFault, Places, shortened
-from pytest_aorta.config.fields import Secret
+from pytest_aorta.config.fields import Secret, plain_environment
 from pytest_aorta.config.model import RunConfig, Thresholds
 
 CHANNEL_VARIABLES = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS")
 _BOOLEAN_EVIDENCE = "compute_check"
+MOST_VARIABLE_BYTES = 128 * 1024  # MAX_ARG_STRLEN of Linux, the closing NUL included
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +96,54 @@ def _mount(together: Together) -> Iterator[PathFault]:
     )
 
 
-def _channels(together: Together) -> Iterator[PathFault]:
-    config = together.config
-    maps: dict[JsonPath, Mapping[str, Any]] = {("multi_node", "extra_env"): config.multi_node.extra_env}
+def _targets(together: Together) -> Iterator[PathFault]:
+    container = together.config.container
+    if container is None or not container.is_used:
+        return
+    seen: dict[str, str] = {}
+    for index, volume in enumerate(container.runtime.args.volumes):
+        if (target := target_of(volume)) in seen:
+            yield PathFault(
+                ("container", "runtime", "args", "volumes", index),
+                f'seen "{shortened(volume)}", which is mounted on {shortened(target)} like '
+                f'"{shortened(seen[target])}", expected one mount on each folder; remove one of them',
+            )
+        seen.setdefault(target, volume)
+
+
+def _registry(together: Together) -> Iterator[PathFault]:
+    container = together.config.container
+    registry = container.runtime.args.registry if container is not None and container.is_used else None
+    if registry is not None and bool(registry.username) != bool(registry.password_file):
+        missing, given = ("password_file", "username") if registry.username else ("username", "password_file")
+        yield PathFault(
+            ("container", "runtime", "args", "registry", missing), f"is empty, expected beside {given}; set it"
+        )
+
+
+def _lengths(together: Together) -> Iterator[PathFault]:
+    for path, values in _environments(together.config).items():
+        for name, value in plain_environment(values).items():
+            num_bytes = len(os.fsencode(f"{name}={value}")) + 1
+            if num_bytes > MOST_VARIABLE_BYTES:
+                yield PathFault(
+                    (*path, name),
+                    f"seen a variable of {num_bytes} bytes with its name, expected at most {MOST_VARIABLE_BYTES}, the "
+                    "most that Linux hands to a program; put the value into a file and give its path",
+                )
+
+
+def _environments(config: RunConfig) -> dict[JsonPath, Mapping[str, str | int | float | Secret]]:
+    maps: dict[JsonPath, Mapping[str, str | int | float | Secret]] = {
+        ("multi_node", "extra_env"): config.multi_node.extra_env
+    }
     if config.container is not None:
         maps["container", "env"] = config.container.env
-    for path, values in maps.items():
+    return maps
+
+
+def _channels(together: Together) -> Iterator[PathFault]:
+    for path, values in _environments(together.config).items():
         for name in CHANNEL_VARIABLES:
             if name in values and not _is_channel_count(values[name]):
                 seen = "a secret" if isinstance(values[name], Secret) else shortened(repr(values[name]))
@@ -147,6 +191,24 @@ def _evidence(together: Together) -> Iterator[PathFault]:
             yield PathFault(("evidence", name), f"seen {str(value).lower()}, expected {expected}")
 
 
+def doubts(config: RunConfig) -> Iterator[str]:
+    """Give warnings about what is allowed and hardly meant."""
+    if config.workload is not None and not config.workload.traces:
+        yield "workload.traces is absent: traces are looked for below folders torch_profiler only"
+    if config.container is None or not config.container.is_used:
+        return
+    for name, values in (
+        ("container.env", config.container.env),
+        ("multi_node.extra_env", config.multi_node.extra_env),
+    ):
+        path = plain_environment(values).get("PATH")
+        if path is not None and not {"/bin", "/usr/bin"} & set(path.split(":")):
+            yield (
+                f"{name}.PATH has neither /usr/bin nor /bin: it replaces the PATH of the image, and $PATH in it is not "
+                "expanded; name every folder of the programs that the container needs"
+            )
+
+
 RULES: dict[Rule, tuple[JsonPath, ...]] = {
     _schema: (("model",),),
     _clone: (("aorta_auto_clone",), ("aorta_clone_url",), ("aorta_path",)),
@@ -157,6 +219,9 @@ RULES: dict[Rule, tuple[JsonPath, ...]] = {
         ("aorta_path",),
         ("container_mount_path",),
     ),
+    _targets: (("container", "runtime"),),
+    _registry: (("container", "runtime"),),
+    _lengths: (("container", "env"), ("multi_node", "extra_env")),
     _channels: (
         *(("container", "env", name) for name in CHANNEL_VARIABLES),
         *(("multi_node", "extra_env", name) for name in CHANNEL_VARIABLES),

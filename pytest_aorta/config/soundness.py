@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pytest_aorta.config import placeholders
-from pytest_aorta.config.document import JsonPath, PathFault, Table, nodes, shortened
+from pytest_aorta.config.document import JsonPath, PathFault, Table, nodes, printable, shortened
 from pytest_aorta.config.redact import REDACTED, hidden, is_secret, may_hold_secret
 
 _LONGEST_SHOWN = 60
@@ -20,7 +20,7 @@ def shown(value: Any, path: JsonPath) -> str:
         return "a secret"
     if isinstance(value, str) and may_hold_secret(value):
         return "text that may hold a secret"
-    return shortened(json.dumps(hidden(value, path), ensure_ascii=False, default=str), _LONGEST_SHOWN)
+    return shortened(printable(json.dumps(hidden(value, path), ensure_ascii=False, default=str)), _LONGEST_SHOWN)
 
 
 def faults(

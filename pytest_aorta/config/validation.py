@@ -162,7 +162,7 @@ class _Wording:
         """Say what is wrong at a place."""
         kinds = {detail["type"] for detail in group}
         if "missing" in kinds:
-            return "is missing, expected because it is required"
+            return f"is missing, expected because it is required{self._purpose(path)}"
         if "extra_forbidden" in kinds:
             return self._unknown(path)
         expected = dict.fromkeys(_expected(detail) for detail in group)
@@ -171,6 +171,12 @@ class _Wording:
         is_key = any(detail["loc"][-1:] == ("[key]",) for detail in group)
         seen = f"the key {shown(path[-1], ())}" if is_key else shown(group[0]["input"], (*self._region, *path))
         return f"seen {seen}, expected {' or '.join(expected)}"
+
+    def _purpose(self, path: JsonPath) -> str:
+        """Give in brackets what a field is for."""
+        infos = (section.model_fields.get(str(path[-1])) for section in _sections_at(self._model, path[:-1]))
+        told = next((info.description for info in infos if info is not None and info.description), "")
+        return f" ({told.rstrip('.')})" if told else ""
 
     def _unknown(self, path: JsonPath) -> str:
         hint = ""

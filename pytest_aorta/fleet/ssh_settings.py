@@ -185,10 +185,10 @@ def _known_hosts(connection: fabric.Connection, access: Access) -> KnownHosts:
 
 def _key(name: str, passphrase: str | None) -> dict[str, bool]:
     path = str(Path(name).expanduser())
-    return {path: _is_locked(path, passphrase)}
+    return {path: is_locked(path, passphrase)}
 
 
-def _is_locked(path: str, passphrase: str | None) -> bool:
+def is_locked(path: str, passphrase: str | None) -> bool:
     """Tell whether a key needs a passphrase that we do not have; its holder may be the agent.
 
     Raises:

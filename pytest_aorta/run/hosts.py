@@ -6,6 +6,7 @@ import difflib
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pytest_aorta.config.cluster import Cluster, Host
 from pytest_aorta.config.document import PathFault
@@ -58,7 +59,17 @@ def _here(host: Host) -> Transport:
 
 def _ssh(cluster: Cluster) -> Callable[[Host], Transport]:
     ssh = importlib.import_module("pytest_aorta.fleet.ssh")
-    access = ssh.Access(
+    access = _access(cluster)
+
+    def reach(host: Host) -> Transport:
+        transport: Transport = ssh.SshTransport(host.name, access)
+        return transport
+
+    return reach
+
+
+def _access(cluster: Cluster) -> Any:
+    return importlib.import_module("pytest_aorta.fleet.ssh").Access(
         username=cluster.username,
         key_file=cluster.priv_key_file,
         password=cluster.password.get_secret_value() if cluster.password is not None else None,
@@ -66,11 +77,13 @@ def _ssh(cluster: Cluster) -> Callable[[Host], Transport]:
         policy=cluster.host_key_policy,
     )
 
-    def reach(host: Host) -> Transport:
-        transport: Transport = ssh.SshTransport(host.name, access)
-        return transport
 
-    return reach
+def unusable_here(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
+    """Give what this machine lacks to reach the hosts: the files that the cluster names for ssh."""
+    if cluster is not None and cluster.transport == "ssh":
+        inputs = importlib.import_module("pytest_aorta.fleet.ssh_inputs")
+        for field, why in inputs.unusable_files(_access(cluster)):
+            yield PathFault(("cluster", field), why)
 
 
 def not_in_this_version(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:

@@ -23,7 +23,7 @@ from pytest_aorta.plugin import LAST_RUN, Activation
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder, new_run_id
 from pytest_aorta.run.gating import Pipeline, Stage, bare
-from pytest_aorta.run.hosts import clashing_folders, engine_of, fleet_of, not_in_this_version
+from pytest_aorta.run.hosts import clashing_folders, engine_of, fleet_of, not_in_this_version, unusable_here
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.products import stored_types
 from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, is_run_folder, now, read
@@ -117,7 +117,13 @@ def undoable(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
 
 def _undoable_here(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
     yield from undoable(config, cluster)
+    yield from lacking_here(config, cluster)
+
+
+def lacking_here(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
+    """Give what a run needs and this machine lacks: a parser's package, files for ssh."""
     yield from unusable_parser(config)
+    yield from unusable_here(config, cluster)
 
 
 def begin_run(opened: Opened, interruption: Interruption, selected: Sequence[Stage]) -> Pipeline:

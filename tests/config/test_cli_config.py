@@ -119,8 +119,39 @@ def test_check_of_a_good_file(site: Site) -> None:
     result = aorta("check", path)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("ok")
-    for words in ("aorta_single", "n0 (10.0.0.1)", "by local", "2 (2 on each node)", "p95 max 3", "recorded"):
+    for words in (
+        "aorta_single",
+        "n0 (10.0.0.1)",
+        "by local",
+        "2 (2 on each node)",
+        "none: enforce_thresholds is false",
+    ):
         assert words in result.stdout
+
+
+def test_check_names_the_limits_that_count_and_where_they_come_from(site: Site) -> None:
+    site.write("other_threshold.json", {"expected_results": {"max_avg_iteration_ms": 7}})
+    gates = [{"metric": "step_time_ms_p95", "kind": "max", "value": 3}]
+    path = site.write("x.json", {**MINIMAL, "gates": gates})
+    assert "iteration" not in aorta("check", path).stdout
+    named = "thresholds   max_avg_iteration_ms 7 (of other_threshold.json), step_time_ms_p95 max 3\n"
+    assert named in aorta("check", path, "--set", "enforce_thresholds=true").stdout
+    assert named in aorta("check", path, "--aorta-thresholds", site.folder / "other_threshold.json").stdout
+
+
+def test_check_takes_the_options_as_pytest_spells_them(site: Site) -> None:
+    cluster = site.write("c.json", {"node_dict": {"localhost": {}}})
+    result = aorta("check", site.write("x.json", MINIMAL), "--aorta-cluster", cluster, "--aorta-set", "gpus_per_node=5")
+    assert result.exit_code == 0
+    assert "5 (5 on each node)" in result.stdout
+
+
+def test_check_warns_of_files_that_this_machine_lacks(site: Site) -> None:
+    result = aorta("check", site.write("x.json", {**MINIMAL, "cluster": {**TWO_NODES, "transport": "ssh"}}))
+    assert result.exit_code == 0
+    assert (
+        "a run on this machine will be refused: cluster.priv_key_file: seen /home/me/.ssh/id, no such" in result.stderr
+    )
 
 
 @pytest.mark.parametrize(

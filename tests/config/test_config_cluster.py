@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_aorta.config.document import PathFault
 from tests.config.config_site import MINIMAL, TWO_NODES, Site
 
 LOCAL_NODE: dict[str, Any] = {"node_dict": {"localhost": {}}}
@@ -112,6 +113,14 @@ def test_several_local_nodes_are_warned_about(site: Site) -> None:
         ({"priv_key_file": None}, "cluster.priv_key_file"),
         ({"priv_key_file": "id_rsa"}, "cluster.priv_key_file"),
         ({"transport": "tcp"}, "cluster.transport"),
+        ({"known_hosts": "known_hosts"}, "cluster.known_hosts"),
+        *(({"node_dict": nodes}, "cluster.node_dict") for nodes in (None, [], "n0")),
+        *(
+            ({"node_dict": {name: {}}}, f"cluster.node_dict.{name}")
+            for name in ("a b", "u@n0", "n0:22", "fe80::x", "$(id)")
+        ),
+        *(({"node_dict": {"n0": {"vpc_ip": text}}}, "cluster.node_dict.n0.vpc_ip") for text in ("", "10.0.0.1:22")),
+        *(({"username": name}, "cluster.username") for name in ("-oX", "a b", "a\nb", "$(id)", "a\x1b[31m")),
         ({"host_key_policy": "accept"}, "cluster.host_key_policy"),
     ],
 )
@@ -141,3 +150,50 @@ def test_a_password_is_never_shown(site: Site) -> None:
     assert "w0rd" not in str(settings.document())
     assert "w0rd" in settings.secrets()[0]
     assert "4711" not in str(site.minimal_faults(cluster={**cluster, "password": 4711}))
+
+
+@pytest.mark.parametrize("name", ["ops", "first.last", "ops@site.example", "DOMAIN\\\\ops", "machine$"])
+def test_login_names(site: Site, name: str) -> None:
+    assert site.minimal(cluster={**TWO_NODES, "username": name}).cluster.username == name
+
+
+@pytest.mark.parametrize(
+    ("nodes", "where"),
+    [
+        ({"Node1": {"vpc_ip": "10.0.0.1"}, "node1.": {"vpc_ip": "10.0.0.2"}}, "node1."),
+        ({"::1": {}, "0:0:0:0:0:0:0:1": {}}, "0:0:0:0:0:0:0:1"),
+        ({"a": {"vpc_ip": "fd00::A"}, "b": {"vpc_ip": "[fd00:0::a]"}}, "b.vpc_ip"),
+        ({"a": {"vpc_ip": "127.1"}, "b": {"vpc_ip": "127.0.0.1"}}, "b.vpc_ip"),
+        ({"a": {"vpc_ip": "10.0.0.1"}, "b": {"vpc_ip": "::ffff:10.0.0.1"}}, "b.vpc_ip"),
+        ({"a": {"vpc_ip": "GPU7.site"}, "b": {"vpc_ip": "gpu7.site."}}, "b.vpc_ip"),
+    ],
+)
+def test_one_machine_in_two_spellings(site: Site, nodes: dict[str, Any], where: str) -> None:
+    assert list(site.minimal_faults(cluster={**TWO_NODES, "node_dict": nodes})) == [f"cluster.node_dict.{where}"]
+
+
+def test_a_misspelt_field_of_the_cluster_is_named_where_one_is_missing(site: Site) -> None:
+    cluster = {name: value for name, value in TWO_NODES.items() if name != "priv_key_file"}
+    told = site.minimal_faults(cluster={**cluster, "priv_keyfile": "/k"})["cluster.priv_key_file"]
+    assert told.endswith("; seen priv_keyfile, did you mean priv_key_file?")
+
+
+def test_a_cluster_without_nodes_is_told_what_they_are(site: Site) -> None:
+    told = site.minimal_faults(cluster={"username": "me"})["cluster.node_dict"]
+    assert told.startswith("is missing, expected because it is required (Nodes by name")
+
+
+def test_what_the_caller_finds_in_the_cluster_is_told_of_its_own_file(site: Site) -> None:
+    def also(_config: object, _cluster: object) -> list[PathFault]:
+        return [PathFault(("cluster", "transport"), "no")]
+
+    site.write("c.json", TWO_NODES)
+    assert site.faults(MINIMAL, cluster=Path("c.json"), also=also) == {"c.json: transport": "no"}
+    assert site.faults({**MINIMAL, "cluster": "c.json"}, also=also) == {"cluster: c.json: transport": "no"}
+    assert site.faults({**MINIMAL, "cluster": TWO_NODES}, also=also) == {"cluster.transport": "no"}
+
+
+def test_names_reach_no_terminal_raw(site: Site) -> None:
+    told = site.minimal_faults(cluster={**TWO_NODES, "node_dict": {"a\n\x1b[31mb\u202e": {}}}, **{"x\ry": 1})
+    assert all(f"{where}{message}".isprintable() for where, message in told.items())
+    assert r"cluster.node_dict.a\n\x1b[31mb\u202e" in told

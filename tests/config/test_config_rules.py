@@ -18,7 +18,7 @@ def with_volumes(*volumes: str, runtime: str = "docker") -> dict[str, Any]:
         "/data/aorta/:/mnt/",
         "/data//aorta:/mnt:rw",
         "/data/./aorta:/mnt:z,rw",
-        "/data/aorta:/mnt:propagated",
+        "/data/aorta:/mnt:rslave",
     ],
 )
 def test_a_writable_mount_of_the_checkout_is_enough(site: Site, volume: str) -> None:
@@ -152,3 +152,42 @@ def test_faults_of_fields_and_of_rules_are_told_together(site: Site) -> None:
 def test_a_rule_is_silent_where_its_field_is_faulty_by_itself(site: Site) -> None:
     faults = site.minimal_faults(aorta_path="relative", container=with_volumes())
     assert list(faults) == ["aorta_path"]
+
+
+@pytest.mark.parametrize("env", ["container", "multi_node"])
+def test_a_variable_that_no_program_could_be_given(site: Site, env: str) -> None:
+    def of(num_bytes: int) -> dict[str, Any]:
+        values = {"LONG": "é" * ((num_bytes - len("LONG=") - 1) // 2)}
+        return (
+            {"container": {**CONTAINER, "env": values}} if env == "container" else {"multi_node": {"extra_env": values}}
+        )
+
+    site.minimal(**of(128 * 1024))
+    (where, told), *others = site.minimal_faults(**of(128 * 1024 + 2)).items()
+    assert where in {"container.env.LONG", "multi_node.extra_env.LONG"}
+    assert told.startswith("seen a variable of 131074 bytes with its name, expected at most 131072, ")
+    assert "é" not in told
+    assert others == []
+
+
+@pytest.mark.parametrize("path", ["/opt/bin:$PATH", ""])
+def test_a_path_that_hides_the_images_programs_is_warned_about(site: Site, path: str) -> None:
+    told = site.minimal(container={**CONTAINER, "env": {"PATH": path}}).warnings
+    assert [warning.partition(" ")[0] for warning in told] == ["container.env.PATH"]
+    assert "replaces the PATH of the image" in told[0]
+    assert site.minimal(container={**CONTAINER, "env": {"PATH": "/opt/bin:/usr/bin"}}).warnings == ()
+    assert site.minimal(multi_node={"extra_env": {"PATH": path}}).warnings == ()
+
+
+def test_two_mounts_on_one_folder(site: Site) -> None:
+    told = site.minimal_faults(container=with_volumes("/a:/mnt", "/b:/data", "/c:/mnt/../mnt/:ro"))
+    assert list(told) == ["container.runtime.args.volumes[2]"]
+    assert 'like "/a:/mnt", expected one mount on each folder' in told["container.runtime.args.volumes[2]"]
+
+
+@pytest.mark.parametrize("missing", ["username", "password_file"])
+def test_half_a_registry_login(site: Site, missing: str) -> None:
+    registry = {"username": "ci", "password_file": "/etc/password"}
+    del registry[missing]
+    container = {**CONTAINER, "runtime": {"args": {"registry": registry}}}
+    assert list(site.minimal_faults(container=container)) == [f"container.runtime.args.registry.{missing}"]

@@ -162,6 +162,10 @@ def test_report_folder_that_cannot_be_written(rig: Any) -> None:
             {"cluster": {"transport": "slurm", "node_dict": {"n1": {}, "n2": {}}}},
             "cluster.transport: slurm is not in this version",
         ),
+        (
+            {"cluster": {"username": "me", "priv_key_file": "/absent", "node_dict": {"n1": {}, "n2": {}}}},
+            "cluster.priv_key_file: seen /absent, no such file, expected a private key",
+        ),
     ],
 )
 def test_what_this_version_cannot_do_is_refused_before_anything_starts(
@@ -169,7 +173,7 @@ def test_what_this_version_cannot_do_is_refused_before_anything_starts(
 ) -> None:
     rig.configure(**fields)
 
-    assert named in refused(rig)
+    assert refused(rig).count(named) == 1
 
 
 def test_work_folder_that_cannot_be_made_fails_the_launch(rig: Any) -> None:

@@ -1,0 +1,65 @@
+"""Host names: what may name a host or a user of it, and which spellings mean the same host."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from pytest_aorta.config.fields import refuse
+from pytest_aorta.config.redact import REDACTED
+
+_MOST_HOST_CHARS = 253  # of a name in the DNS
+_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.\-]*")
+_SHORT_IPV4 = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
+# Source: valid_ruser() of OpenSSH's ssh.c; white space is refused as well.
+_NOT_IN_A_USER = re.compile(r"^-|[\s\x00-\x1f\x7f'`\";&<>|(){}]|\\$")
+
+
+def one_spelling(host: str) -> str:
+    """Give one spelling of a name or address for all that mean the same; no name is looked up."""
+    plain = host.removeprefix("[").removesuffix("]")
+    if ":" in plain:
+        try:
+            address = ipaddress.IPv6Address(plain)
+        except ValueError:
+            return plain
+        return str(address.ipv4_mapped or address)
+    if _SHORT_IPV4.fullmatch(plain):
+        try:
+            return socket.inet_ntoa(socket.inet_aton(plain))
+        except OSError:
+            return plain
+    return plain.lower().rstrip(".")
+
+
+def _host(value: str) -> str:
+    if REDACTED not in value and not _is_host(value):
+        raise refuse(
+            f"a host's name or address of at most {_MOST_HOST_CHARS} characters, not beginning with -, without user "
+            "and port: those belong into username and ~/.ssh/config"
+        )
+    return value
+
+
+def _is_host(value: str) -> bool:
+    plain = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    if ":" not in plain:
+        return plain == value and len(value) <= _MOST_HOST_CHARS and bool(_NAME.fullmatch(value) and value.strip("."))
+    try:
+        return ipaddress.IPv6Address(plain).scope_id is None
+    except ValueError:
+        return False
+
+
+def _user(value: str) -> str:
+    if REDACTED not in value and _NOT_IN_A_USER.search(value):
+        raise refuse("a login name, not beginning with -, without blanks, quotes, brackets and ; & | < > `")
+    return value
+
+
+HostName = Annotated[str, AfterValidator(_host)]
+UserName = Annotated[str, AfterValidator(_user)]

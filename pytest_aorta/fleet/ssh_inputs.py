@@ -1,0 +1,62 @@
+"""Inputs: the files that a cluster file names for ssh, looked at on this machine before any host is contacted."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_aorta.fleet.ssh_settings import Access, is_locked
+
+_PUBLIC = (b"ssh-", b"ecdsa-", b"sk-ssh-", b"sk-ecdsa-")
+_OF_OTHERS = 0o077
+
+
+def unusable_files(access: Access) -> Iterator[tuple[str, str]]:
+    """Give the field and what is wrong with the file that it names; a key that is locked may be in the agent."""
+    if access.key_file and (why := _why_no_key(Path(access.key_file).expanduser(), access.password)):
+        yield "priv_key_file", why
+    if access.known_hosts and (why := _why_no_list(Path(access.known_hosts).expanduser(), access.policy == "reject")):
+        yield "known_hosts", why
+
+
+def _why_no_key(path: Path, passphrase: str | None) -> str:
+    why, beginning = _beginning(path)
+    if why:
+        return f"seen {path}, {why}, expected a private key; correct the path, or make a key by `ssh-keygen`"
+    if beginning.startswith(_PUBLIC):
+        private = path.with_suffix("") if path.suffix == ".pub" else "the file beside it without .pub"
+        return f"seen {path}, a public key, expected the private one; name {private}"
+    try:
+        is_locked(str(path), passphrase)
+    except OSError:
+        return f"seen {path}, which holds no private key of a known kind, expected one as `ssh-keygen` makes it"
+    seen = path.stat()
+    if seen.st_uid == os.geteuid() and seen.st_mode & _OF_OTHERS:  # Source: sshkey_perm_ok() of OpenSSH
+        mode = stat.S_IMODE(seen.st_mode)
+        return f"seen {path} with mode {mode:04o}, open to others, which ssh refuses; do `chmod 600 {path}`"
+    return ""
+
+
+def _why_no_list(path: Path, is_needed: bool) -> str:
+    why, _ = _beginning(path)
+    if not why or (why == "no such file" and not is_needed):
+        return ""
+    return (
+        f"seen {path}, {why}, expected a known-hosts file; correct the path, or leave it out: ~/.ssh/known_hosts "
+        "and the system's file are looked at then"
+    )
+
+
+def _beginning(path: Path) -> tuple[str, bytes]:
+    """Give why a file cannot be read, or nothing and its first bytes."""
+    try:
+        with path.open("rb") as file:
+            return "", file.read(16)
+    except FileNotFoundError:
+        return "no such file", b""
+    except IsADirectoryError:
+        return "a folder", b""
+    except (OSError, ValueError) as error:
+        return f"which cannot be read ({(getattr(error, 'strerror', None) or str(error)).lower()})", b""

@@ -1,0 +1,68 @@
+"""The files that a cluster names for ssh are looked at before any host is contacted."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_aorta.fleet.ssh_inputs import unusable_files
+from pytest_aorta.fleet.ssh_settings import Access
+
+
+def make_key(path: Path, passphrase: str = "") -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", str(path)], check=True)
+    return path
+
+
+def told(**files: str) -> dict[str, str]:
+    return dict(unusable_files(Access("me", **files)))
+
+
+def test_good_files(tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text("")
+    key = make_key(tmp_path / "key")
+    assert told(key_file=str(key), known_hosts=str(known)) == {}
+    assert told(key_file=str(make_key(tmp_path / "locked", "word"))) == {}
+    assert told() == {}
+
+
+@pytest.mark.parametrize("what", ["absent", "a folder", "a public key", "junk", "open to others"])
+def test_a_key_that_opens_nothing(tmp_path: Path, what: str) -> None:
+    path = make_key(tmp_path / "key")
+    if what == "absent":
+        path.unlink()
+    elif what == "a folder":
+        path = tmp_path
+    elif what == "a public key":
+        path = tmp_path / "key.pub"
+    elif what == "junk":
+        path.write_text("junk")
+    else:
+        path.chmod(0o640)
+    expected = {
+        "absent": f"seen {path}, no such file, expected a private key; ",
+        "a folder": f"seen {path}, a folder, expected a private key; ",
+        "a public key": f"seen {path}, a public key, expected the private one; name {tmp_path}/key",
+        "junk": f"seen {path}, which holds no private key of a known kind, expected ",
+        "open to others": f"seen {path} with mode 0640, open to others, which ssh refuses; do `chmod 600 {path}`",
+    }
+    assert told(key_file=str(path))["priv_key_file"].startswith(expected[what])
+
+
+def test_known_hosts_that_cannot_be_read(tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent")
+    assert told(known_hosts=absent)["known_hosts"].startswith(
+        f"seen {absent}, no such file, expected a known-hosts file"
+    )
+    assert dict(unusable_files(Access("me", known_hosts=absent, policy="accept-new"))) == {}
+    assert told(known_hosts=str(tmp_path))["known_hosts"].startswith(f"seen {tmp_path}, a folder, expected ")
+
+
+def test_files_that_the_system_does_not_open() -> None:
+    path = f"/{'x' * 300}"
+    why = f"seen {path}, which cannot be read (file name too long), expected a "
+    assert told(key_file=path)["priv_key_file"].startswith(f"{why}private key; ")
+    assert told(known_hosts=path)["known_hosts"].startswith(f"{why}known-hosts file; ")
