@@ -62,7 +62,10 @@ _NEXT_STEPS = tuple(
         (r"unable to find user|no matching entries in passwd", "the image has no user of that name: give its number"),
         (r"bind source path does not exist|statfs .* no such file", "make the folder there, or correct the volumes"),
         (r"is already in use", "somebody has just taken it: choose another container.name"),
-        (r"exec: \"?sleep\"?|\"sleep\": executable file", "the image needs a `sleep` program (coreutils or busybox)"),
+        (
+            r"exec: \"?sleep\"?|\"sleep\": executable file",
+            "the image needs a `sleep` program (coreutils or busybox) on its PATH, which container.env.PATH replaces",
+        ),
         (r"a password is required|a terminal is required", "sudo must not ask for a password there"),
         (r"invalid reference format", "check container.image"),
     )

@@ -101,11 +101,13 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
         add = f"ssh-keyscan -t {short}{f' -p {port}' if port else ''} {host} >> {file}"
         if self._alias:
             add = f"ssh -o UserKnownHostsFile={file} {self._alias} true"
+        elif self._files and not self._files[0].parent.exists():
+            add = f"mkdir -m 700 -p {self._files[0].parent} && {add}"
+        # The command comes early: a line of the terminal has room for little more.
         return (
-            f"its host key is not known: seen {fingerprint(key.asbytes())} ({kind}), expected an entry for "
-            f"{self._name} in {', '.join(map(str, self._files)) or 'a known-hosts file'}; compare with `ssh-keygen -lf "
-            f"/etc/ssh/ssh_host_{short}_key.pub` on the machine, then add it by `{add}`, or set "
-            "cluster.host_key_policy to accept-new"
+            f"its host key is not known: seen {fingerprint(key.asbytes())} ({kind}), expected {self._name} in {file}; "
+            f"add it by `{add}` when `ssh-keygen -lf /etc/ssh/ssh_host_{short}_key.pub` on the machine shows the same, "
+            "or set cluster.host_key_policy to accept-new"
         )
 
     def _add(self, key: paramiko.PKey) -> None:
@@ -139,12 +141,18 @@ def lookup_name(host: str, port: int) -> str:
 
 
 def known_keys(files: Iterable[Path], name: str) -> Iterator[KnownKey]:
-    """Give the keys that files have for a name; a file that is absent has none, a line that is none is passed over."""
+    """Give the keys that files have for a name; a file that is absent has none, a line that is none is passed over.
+
+    Raises:
+        OSError: a file is there and cannot be read.
+    """
     for file in files:
         try:
             lines = file.read_text("utf-8", "replace").splitlines()
         except FileNotFoundError:
             continue
+        except OSError as error:
+            raise OSError(f"the known-hosts file {file} cannot be read: {error.strerror}; correct it") from error
         for number, line in enumerate(lines, 1):
             fields = line.split()
             marker = fields.pop(0) if fields and fields[0].startswith("@") else ""

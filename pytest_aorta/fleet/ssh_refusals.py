@@ -10,6 +10,7 @@ from paramiko.ssh_exception import NoValidConnectionsError, ProxyCommandFailure
 from pytest_aorta.fleet.ssh_keys import HostKeyRefused
 from pytest_aorta.fleet.ssh_settings import Hop
 
+_OF_THE_CLUSTER = "username and priv_key_file of the cluster"
 _IS_IT_UP = "is the host up, and may this machine reach its SSH port?"
 
 
@@ -19,8 +20,11 @@ class LinkBroken(OSError):
 
 def refusal(error: BaseException, hop: Hop, address: str) -> OSError:
     """Give the sentence for what kept us from connecting."""
-    name = "" if address == hop.connection.host else f"{address} is "
-    return OSError(f"no SSH connection ({name}{hop.place}): {_reason(error, hop)}")
+    if hop.is_jump:
+        way = f"through its jump host {hop.connection.original_host} ({hop.place})"
+    else:
+        way = f"({'' if address == hop.connection.host else f'{address} is '}{hop.place})"
+    return OSError(f"no SSH connection {way}: {_reason(error, hop)}")
 
 
 def is_passing(error: BaseException) -> bool:
@@ -45,7 +49,8 @@ def _no_way(error: BaseException, hop: Hop) -> str:
     if isinstance(error, socket.gaierror):
         return (
             f"the name {hop.connection.host} does not resolve ({error.strerror}), expected a name or an address that "
-            "this machine knows; correct node_dict, or give it a HostName in ~/.ssh/config"
+            f"this machine knows; correct {'ProxyJump' if hop.is_jump else 'node_dict'}, or give it a HostName in "
+            "~/.ssh/config"
         )
     if isinstance(error, TimeoutError) or "No existing session" in str(error):
         return f"no answer within {hop.connection.connect_timeout:g} s, expected sshd; {_IS_IT_UP}"
@@ -76,9 +81,10 @@ def _not_let_in(error: BaseException, hop: Hop) -> str:
     locked = ""
     if hop.locked:
         locked = f"; {', '.join(hop.locked)} needs a passphrase: give it to the agent by `ssh-add {hop.locked[0]}`"
+    where = "User and IdentityFile of that host in ~/.ssh/config" if hop.is_jump else _OF_THE_CLUSTER
     return (
         f"user {hop.connection.user} was not let in (tried {', '.join(tried) or 'nothing'}), expected one of them to "
-        f"open it; check username and priv_key_file of the cluster{locked}"
+        f"open it; check {where}{locked}"
     )
 
 

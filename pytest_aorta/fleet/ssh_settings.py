@@ -41,6 +41,7 @@ class Hop:
     known: KnownHosts
     key_files: tuple[str, ...]
     locked: tuple[str, ...]
+    is_jump: bool = False
 
     @property
     def place(self) -> str:
@@ -138,7 +139,7 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     connection.connect_timeout = connection.connect_timeout or connect_timeout_s
     connection.forward_agent = False
     connection.client.set_missing_host_key_policy(known)
-    return Hop(connection, known, tuple(keys), locked)
+    return Hop(connection, known, tuple(keys), locked, not is_last)
 
 
 def _transport_factory(kinds: tuple[str, ...]) -> Any:

@@ -114,7 +114,9 @@ def test_several_local_nodes_are_warned_about(site: Site) -> None:
         ({"priv_key_file": "id_rsa"}, "cluster.priv_key_file"),
         ({"transport": "tcp"}, "cluster.transport"),
         ({"known_hosts": "known_hosts"}, "cluster.known_hosts"),
-        *(({"node_dict": nodes}, "cluster.node_dict") for nodes in (None, [], "n0")),
+        ({"node_dict": None}, "cluster.node_dict"),
+        ({"node_dict": []}, "cluster.node_dict"),
+        ({"node_dict": "n0"}, "cluster.node_dict"),
         *(
             ({"node_dict": {name: {}}}, f"cluster.node_dict.{name}")
             for name in ("a b", "u@n0", "n0:22", "fe80::x", "$(id)")

@@ -16,8 +16,8 @@ def make_key(path: Path, passphrase: str = "") -> Path:
     return path
 
 
-def told(**files: str) -> dict[str, str]:
-    return dict(unusable_files(Access("me", **files)))
+def told(key_file: str | None = None, known_hosts: str | None = None) -> dict[str, str]:
+    return dict(unusable_files(Access("me", key_file=key_file, known_hosts=known_hosts)))
 
 
 def test_good_files(tmp_path: Path) -> None:

@@ -110,3 +110,15 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         judge(tmp_path / "known", KEY, policy="accept-new")
     with pytest.raises(HostKeyRefused, match=r"cannot be remembered in .*: No such file or directory; make the file"):
         judge(Path("/proc/none/known"), KEY, policy="accept-new")
+
+
+def test_the_command_that_adds_a_key_is_told_early_and_makes_the_folder(tmp_path: Path) -> None:
+    file = tmp_path / ".ssh" / "known_hosts"
+    add = f"ssh-keyscan -t ecdsa node1 >> {file}"
+    with pytest.raises(HostKeyRefused) as caught:
+        judge(file, KEY)
+    assert f"; add it by `mkdir -m 700 -p {file.parent} && {add}` when `ssh-keygen -lf " in str(caught.value)
+    file.parent.mkdir()
+    with pytest.raises(HostKeyRefused) as caught:
+        judge(file, KEY)
+    assert f"expected node1 in {file}; add it by `{add}` when" in str(caught.value)

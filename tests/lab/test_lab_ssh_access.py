@@ -61,9 +61,8 @@ def test_an_unknown_host_is_refused_with_its_fingerprint(lab: Lab, host: Host, t
     key = fingerprint(host)
     assert refused(lab, host.address, known_hosts=str(known)) == (
         f"no SSH connection ({host.address} port 22 as root): its host key is not known: seen {key} (ssh-ed25519), "
-        f"expected an entry for {host.address} in {known}; compare with `ssh-keygen -lf {HOST_KEY}.pub` on the "
-        f"machine, then add it by `ssh-keyscan -t ed25519 {host.address} >> {known}`, or set cluster.host_key_policy "
-        "to accept-new"
+        f"expected {host.address} in {known}; add it by `ssh-keyscan -t ed25519 {host.address} >> {known}` when "
+        f"`ssh-keygen -lf {HOST_KEY}.pub` on the machine shows the same, or set cluster.host_key_policy to accept-new"
     )
     assert not known.exists()
     with known.open("wb") as file:
@@ -131,9 +130,17 @@ def test_a_jump_host_of_the_ssh_configuration(lab: Lab, home: Path) -> None:
     assert client_address(lab, "far") == first.address
     with faults.stop_sshd(first):
         assert refused(lab, "far") == (
-            f"no SSH connection (far is {first.address} port 22 as lab): connection refused, expected sshd; is it "
-            "running, and is the port right?"
+            f"no SSH connection through its jump host gate ({first.address} port 22 as lab): connection refused, "
+            "expected sshd; is it running, and is the port right?"
         )
+    config = home / ".ssh" / "config"
+    config.write_text(config.read_text().replace("User lab", "User nobody-here"))
+    said = refused(lab, "far")
+    assert said.startswith(
+        f"no SSH connection through its jump host gate ({first.address} port 22 as nobody-here): user "
+    )
+    assert said.endswith("check User and IdentityFile of that host in ~/.ssh/config")
+    config.write_text(config.read_text().replace("User nobody-here", "User lab"))
     with faults.stop_sshd(lab.hosts[1]):
         assert "the jump host gate does not get there (connect failed), expected sshd" in refused(lab, "far")
 
