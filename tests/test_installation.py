@@ -55,5 +55,19 @@ def test_from_an_empty_folder(python: Path, tmp_path: Path) -> None:
     assert run(str(python), "-c", code, cwd=folder) == "True\n"
 
 
+def test_a_checkout_whose_environment_has_none_of_the_extras(tmp_path: Path) -> None:
+    """The conftest of these tests is loaded there as well, and asks for nothing that a plain install lacks."""
+    extras = ("hypothesis", "_hypothesis", "xdist", "pytest_xdist", "execnet", "playwright", "hatchling", "editables")
+    for folder in (Path(folder) for folder in sys.path if folder.endswith("site-packages")):
+        for path in folder.iterdir():
+            if not path.name.startswith(extras) and path.suffix != ".pth":
+                (tmp_path / path.name).symlink_to(path)
+    plain = ("env", f"PYTHONPATH={tmp_path}", sys.executable, "-S", "-m", "pytest")
+
+    listed = run(*plain, "--aorta-config=configs/local_cpu.json", "--collect-only", "-q", cwd=ROOT)
+
+    assert listed.startswith("aorta_single::test_launch_container\n")
+
+
 def test_python_of_these_tests_is_supported() -> None:
     assert sys.version_info >= (3, 11)
