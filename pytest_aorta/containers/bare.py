@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_aorta.containers.spec import Spec
 from pytest_aorta.fleet.fleet import Fleet
@@ -20,6 +20,9 @@ class Bare:
     def argv(self, host: str, argv: Sequence[str]) -> list[str]:
         """Give the argument list as it is."""
         return list(argv)
+
+    def rouse(self, hosts: Iterable[str]) -> None:
+        """Do nothing."""
 
     def remove(self) -> None:
         """Do nothing."""

@@ -113,6 +113,10 @@ class CliDriver:
         """Kill the processes: the first one, a sleep, heeds no other signal."""
         return self._done({host: ("kill", each) for host, each in ids.items()}, driver.REMOVE_TIMEOUT_S)
 
+    def go_on(self, ids: Mapping[str, str]) -> Outcome[None]:
+        """Unpause."""
+        return self._done({host: ("unpause", each) for host, each in ids.items()}, driver.PROBE_TIMEOUT_S)
+
     def remove(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Remove containers and the nameless volumes that the image gave them."""
         argv = {host: removing(each) for host, each in ids.items()}

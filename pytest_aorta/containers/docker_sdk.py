@@ -141,6 +141,10 @@ class SdkDriver:
         """Kill the processes: the first one, a sleep, heeds no other signal."""
         return self._each("kill", ids, driver.REMOVE_TIMEOUT_S, lambda api, host: api.kill(ids[host]))
 
+    def go_on(self, ids: Mapping[str, str]) -> Outcome[None]:
+        """Unpause."""
+        return self._each("unpause", ids, driver.PROBE_TIMEOUT_S, lambda api, host: api.unpause(ids[host]))
+
     def remove(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Remove containers and the nameless volumes that the image gave them."""
 

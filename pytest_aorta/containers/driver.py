@@ -53,6 +53,10 @@ class Driver(Protocol):
         """End the container's processes and keep it."""
         ...
 
+    def go_on(self, ids: Mapping[str, str]) -> Outcome[None]:
+        """Have the processes of a container go on that somebody paused; one that is not paused fails."""
+        ...
+
     def remove(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Remove it with its processes; one that is gone already is removed."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from pytest_aorta.containers.spec import Spec
@@ -35,6 +35,13 @@ class Engine(Protocol):
 
     def argv(self, host: str, argv: Sequence[str]) -> list[str]:
         """Give the argument list that, started on the host, runs `argv` inside, its input and output connected."""
+        ...
+
+    def rouse(self, hosts: Iterable[str]) -> None:
+        """Have the containers of hosts go on should somebody have paused them: else nothing inside can be ended.
+
+        One that we found running and never start is left alone.
+        """
         ...
 
     def remove(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_aorta.containers.driver import REMOVE_TIMEOUT_S, Driver
@@ -62,6 +62,11 @@ class Containers:
         if host not in self._ids:
             raise ContainerError(f"{host}: there is no container yet to run {argv[0] if argv else 'anything'} in")
         return self._driver.inside(host, self._ids[host], argv)
+
+    def rouse(self, hosts: Iterable[str]) -> None:
+        """Have the containers of hosts go on should somebody have paused them."""
+        if self._lifetime != "no_launch":
+            self._driver.go_on({host: self._ids[host] for host in hosts if host in self._ids})
 
     def remove(self) -> None:
         """Remove what `launch` started, unless the lifetime keeps it; harmless when called again."""

@@ -10,7 +10,16 @@ from typing import Protocol, TypeVar
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.engine import Engine
-from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, LeaseLost, StageError, StoodStill
+from pytest_aorta.errors import (
+    AortaError,
+    ContainerError,
+    FleetError,
+    HostError,
+    LeaseLost,
+    StageError,
+    StoodStill,
+    TimedOut,
+)
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
 from pytest_aorta.run.cleaning import clean_hosts
@@ -20,6 +29,8 @@ from pytest_aorta.run.products import Product
 from pytest_aorta.run.record import RecordKeeper
 
 log = logging.getLogger("pytest_aorta")
+
+ANSWER_SECONDS = 5
 
 Undo = Callable[[], object]
 P = TypeVar("P", bound=Product)
@@ -92,6 +103,12 @@ class RunContext:
         """Tell whether the workload lives in containers."""
         return self._inside is not None
 
+    def rouse(self) -> None:
+        """Have what stands still inside of containers go on where somebody paused them, so that it can be ended."""
+        if self._inside is not None:
+            silent = self._inside.perform(Ask("ping", timeout_s=ANSWER_SECONDS)).failed
+            self.engine.rouse(host for host, why in silent.items() if isinstance(why, TimedOut))
+
     def enter(self, inside: Fleet) -> None:
         """Have the workload live in containers from now on, whose node programs are these."""
         self._inside = inside
@@ -143,6 +160,8 @@ class RunContext:
         lost: dict[str, LeaseLost] = {}
         silent: set[str] = set()
         with self.interruption.held():
+            if self._undo:
+                self.rouse()
             while self._undo:
                 what, undo = self._undo.pop()
                 lost |= self._lost()  # a fleet that is closed knows of none any more

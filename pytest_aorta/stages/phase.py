@@ -118,6 +118,7 @@ def stop_phase(run: RunContext, name: str) -> dict[str, str]:
     Raises:
         LeaseLost: processes would not die.
     """
+    run.rouse()
     asks = Ask("stop", {"names": [name], "grace_s": GRACE_SECONDS}, timeout_s=GRACE_SECONDS + 20)
     how: dict[str, str] = {}
     for host, answer in run.inside.perform(asks).items():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_aorta.table import stages_of
-from tests.lab.cluster import CHECKOUT, Cluster
+from tests.lab.cluster import CHECKOUT, CONTAINER, Cluster
 from tests.lab.conftest import python_folders
 from tests.lab.fault_runs import Caught, configure_light, end_children, frozen, hold, left_soon
 from tests.lab.lab import Lab
@@ -71,6 +71,19 @@ def test_sigterm(cluster: Cluster, stage: str) -> None:
     record = cluster.record()
     assert record["finished"] is not None
     assert record["uncleaned"] == []
+    cluster.assert_nothing_left()
+
+
+def test_sigterm_with_a_paused_container(cluster: Cluster) -> None:
+    configure_light(cluster, "--steps 100000 --step-ms 20")
+    caught = hold(cluster, MIDST["test_run_benchmark"])
+    cluster.lab.hosts[1].run(["docker", "pause", CONTAINER], check=True)
+    caught.release()
+    caught.child.send_signal(signal.SIGTERM)
+    ending = caught.end()
+
+    assert (ending.code, ending.verdict) == (2, "interrupted")
+    assert cluster.record()["uncleaned"] == []
     cluster.assert_nothing_left()
 
 
