@@ -6,6 +6,7 @@ import os
 import subprocess
 from typing import Any, Callable, Mapping
 
+from .bounds import Bound
 from .children import Child, Children
 from .endings import Ending, Find, Identity, identities
 from .logs import Tail
@@ -32,10 +33,11 @@ OnEvent = Callable[[str, Answer], None]
 class Group:
     """One group: its leader, and its log when it has one."""
 
-    def __init__(self, name: str, child: Child, tail: Tail | None = None) -> None:
+    def __init__(self, name: str, child: Child, tail: Tail | None = None, bound: Bound | None = None) -> None:
         self.name = name
         self.child = child
         self.tail = tail
+        self.bound = bound
 
 
 class Groups:
@@ -75,7 +77,8 @@ class Groups:
             )
         finally:
             os.close(output)
-        self._groups[name] = Group(name, child, Tail(log) if follow else None)
+        tail = Tail(log) if follow else None
+        self._groups[name] = Group(name, child, tail, Bound(log, tail))
         self.record()
         return {"pid": child.pid, "start_ticks": child.start_ticks, "log": log}
 
@@ -92,6 +95,12 @@ class Groups:
         group = self._groups[name] = Group(name, spawn(name, ended))
         self.record()
         return group
+
+    def bound_logs(self) -> None:
+        """Keep all logs from growing for ever."""
+        for group in self._groups.values():
+            if group.bound is not None and group.child.running:
+                group.bound.hold()
 
     def follow(self) -> None:
         """Send the new lines of all logs."""
@@ -223,6 +232,8 @@ class Groups:
 
     def _ended(self, name: str) -> None:
         group = self._groups[name]
+        if group.bound is not None:
+            group.bound.hold()
         if group.tail is not None:
             self._send_lines(name, group.tail.rest())
         child = group.child

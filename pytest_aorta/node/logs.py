@@ -22,6 +22,7 @@ class Tail:
         self._offset = 0
         self._head = b""
         self._cut_bytes = 0
+        self._num_gone = 0
 
     def lines(self) -> list[str]:
         """Give the lines that became whole since the last call, at most 256 KiB of them."""
@@ -33,7 +34,7 @@ class Tail:
         size = os.fstat(self._file.fileno()).st_size
         if size < self._offset:  # cut short by somebody else: what is there now is new
             self._offset, self._head, self._cut_bytes = 0, b"", 0
-        skipped = self._skip(size)
+        skipped = self._skip(size) or self._gone()
         self._file.seek(self._offset)
         data = self._file.read(READ_BYTES)
         self._offset += len(data)
@@ -57,6 +58,19 @@ class Tail:
             self._file.close()
             self._file = None
         return found
+
+    def moved(self, begin: int, to: int) -> None:
+        """Follow what now stands at `to` and did at `begin` before; what stood before it is gone."""
+        if self._file is None:
+            return
+        if self._offset < begin:
+            self._num_gone += begin - self._offset
+            self._offset, self._head, self._cut_bytes = begin, b"", 0
+        self._offset += to - begin
+
+    def _gone(self) -> str:
+        num_gone, self._num_gone = self._num_gone, 0
+        return f"[{num_gone} bytes of this log were not shown, they came too fast]" if num_gone else ""
 
     def _skip(self, size: int) -> str:
         behind = size - self._offset

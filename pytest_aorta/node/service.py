@@ -192,6 +192,7 @@ class Service:
         self.relays.pause(self.wire.crowded)
         if not self.wire.crowded:
             self.groups.follow()
+        self.groups.bound_logs()
         self._step_captures()
         self._step_endings()
         self._step_deadlines()

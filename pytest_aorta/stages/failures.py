@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 # torchrun marks the lines of a rank ("[default1]:"); torch adds the rank once more to uncaught errors ("[rank1]: ").
-RANK_MARK = re.compile(r"^\[[A-Za-z_]*(\d+)\]:\s?")
+RANK_MARK = re.compile(r"^\[[A-Za-z_]*(\d{1,4})\]:\s?")
 _TORCH_MARK = re.compile(r"^\[rank\d+\]:\s")
 _EARLY_NOTICE = re.compile(r"^[EW]\d{4} [\d:.]+ .*\] failed \(exitcode: -?\d+\) local_rank: \d+")
 _RANK = re.compile(r"^\s+rank\s+: (\d+) \(local_rank: (\d+)\)")

@@ -8,7 +8,7 @@ import re
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from pytest_aorta.stages.phase import POLL_SECONDS, Phase
 
 MEDIANS_OF_SILENCE = 10
 MAX_TOLD_LINES = 5000
+MAX_STACK_LINES = 5000
 # A day: what claims to be longer is no step time and must not switch the watch for stalls off.
 MAX_STEP_MS = 86_400_000
 RANKS_EVERY_SECONDS = 5.0
@@ -75,7 +76,9 @@ class Watch:
             self._tell(host, line)
             failures.line(line)
             if STACK_BEGINS.search(text) or STACK_FRAME.match(text):
-                self.stacks.setdefault(f"{host} local rank {mark[1] if mark else '?'}", []).append(text)
+                kept = self.stacks.setdefault(f"{host} local rank {mark[1] if mark else '?'}", [])
+                if len(kept) < MAX_STACK_LINES:
+                    kept.append(text)
 
     def _tell(self, host: str, line: str) -> None:
         """Put a line into the stage's log, as long as that stays readable."""
@@ -122,15 +125,17 @@ class Watch:
         """Seconds since the last step, or since the last line of a workload that does not tell its steps."""
         return time.monotonic() - (self.last_step_at or self.last_line_at)
 
-    def progress_line(self, phase: Phase) -> str:
-        """Give the state in one line: elapsed of limit, hosts, step, loss, ms a step."""
+    def progress_line(self, phase: Phase, silent_s: Mapping[str, float] | None = None) -> str:
+        """Give the state in one line: elapsed of limit, hosts, step, loss, ms a step; `silent_s` are silent hosts."""
+        quiet = {host: seconds for host, seconds in (silent_s or {}).items() if host in phase.running}
         return progress_text(
             Pulse(
                 stage=phase.name,
                 elapsed_s=phase.elapsed_s,
                 limit_s=float(self.settings.config.timeout_seconds),
-                num_alive=len(phase.running),
+                num_alive=len(phase.running) - len(quiet),
                 num_hosts=len(phase.hosts),
+                silent_s=quiet,
                 step=self.step,
                 max_steps=self.max_steps,
                 loss=_number(self.last_beat.get("loss")),
@@ -145,7 +150,7 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
     now = time.monotonic()
     if now - watch.said_at > (1.0 if watch.step is not None else 5.0):
         watch.said_at = now
-        run.progress(watch.progress_line(phase))
+        run.progress(watch.progress_line(phase, run.fleet.silent()))
     expected = run.settings.nproc_per_node * len(phase.hosts)
     if now - watch.ranks_at > (RANKS_EVERY_SECONDS if len(watch.ranks) >= expected else 0.4):
         watch.ranks_at = now

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pytest_aorta.fleet.ask import Event
+from pytest_aorta.node.bounds import LIMIT_BYTES, Bound
 from pytest_aorta.node.logs import BACKLOG_BYTES, LINE_LIMIT_BYTES, Tail
 
 
@@ -66,6 +67,55 @@ def test_a_flood_is_skipped_and_said_so(tmp_path: Path) -> None:
     lines = tail.rest()
     assert "bytes of this log were not shown" in lines[0]
     assert lines[-1] == "the end"
+
+
+def test_a_log_that_grows_for_ever_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = Tail(str(log))
+    bound = Bound(str(log), tail, limit_bytes=4000)
+    written, shown = [], []
+    with log.open("ab", buffering=0) as file:
+        for number in range(0, 6000, 20):
+            lines = [f"line {each}" for each in range(number, number + 20)]
+            written += lines
+            file.write("".join(f"{line}\n" for line in lines).encode())
+            shown += tail.lines()
+            bound.hold()
+            assert log.stat().st_size <= 4000
+    kept = log.read_text().splitlines()
+    [note] = [line for line in kept if line not in written]
+    at = kept.index(note)
+    assert kept[:at] == written[:at]
+    assert kept[at + 1 :] == written[-len(kept) + at + 1 :]
+    assert min(at, len(kept) - at) > 50
+    gone = sum(len(line) + 1 for line in written[at : -len(kept) + at + 1])
+    assert note == f"[{gone} bytes were left out here: this log grew too long]"
+    assert [*shown, *tail.rest()] == written
+
+
+def test_who_follows_hears_of_what_is_taken_out_before_it_was_read(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"first\n")
+    tail = Tail(str(log))
+    assert tail.lines() == ["first"]
+    with log.open("ab") as file:
+        file.write(b"word\n" * 2000)
+    Bound(str(log), tail, limit_bytes=4000).hold()
+    said, *lines = tail.rest()
+    assert said == "[9000 bytes of this log were not shown, they came too fast]"
+    assert lines == ["word"] * 200
+
+
+def test_the_log_of_a_group_is_bounded(
+    start: Callable[..., int], until: Callable[[Callable[[Event], bool]], list[Event]], tmp_path: Path
+) -> None:
+    start("g", "echo begun; yes | head -c 150000000; echo done")
+    until(lambda event: event.kind == "exited")
+    log = (tmp_path / "g.log").read_bytes()
+    assert len(log) <= LIMIT_BYTES
+    assert log.startswith(b"begun\n")
+    assert log.endswith(b"done\n")
+    assert b" bytes were left out here" in log
 
 
 def test_the_last_line_comes_before_the_end_of_the_group(
