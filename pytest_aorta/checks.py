@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 COUNTS = ("num_", "kernel_log_notes")
+COUNTED = ("GPUs",)
 
 State = Literal["passed", "failed", "warned", "not_judged"]
 Account = Literal["cluster", "rig", "workload", "config"]
@@ -74,12 +75,13 @@ class Check(BaseModel):
 def show(value: float | None, unit: str, name: str = "") -> str:
     """Format a value with its unit: ratios (no unit) with four decimals, everything else with two, `n/a` for None.
 
-    `name` is the metric's: a count is written as one.
+    `name` is the metric's: a count is written as one, and so is a number of things.
     """
     if value is None:
         return "n/a"
-    if name.startswith(COUNTS):
-        return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+    if name.startswith(COUNTS) or unit in COUNTED:
+        number = f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+        return f"{number} {unit}" if unit else number
     return f"{value:.2f} {unit}" if unit else f"{value:.4f}"
 
 

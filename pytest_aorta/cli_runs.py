@@ -15,11 +15,12 @@ from pytest_aorta.config.load import load
 from pytest_aorta.errors import AortaError, ConfigError
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.deck_page import DECK, PAGE, DeckPlace
+from pytest_aorta.reporting.model import without_cause
 from pytest_aorta.reporting.terminal import summary
 from pytest_aorta.reporting.text import one_line
 from pytest_aorta.run.cleaning import Cleaned, is_left_over, why_not
 from pytest_aorta.run.cleaning import clean as clean_run
-from pytest_aorta.run.conclusion import view_of, without_cause
+from pytest_aorta.run.conclusion import view_of
 from pytest_aorta.run.deck import draw
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.hosts import unusable_here

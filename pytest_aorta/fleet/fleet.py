@@ -72,6 +72,7 @@ class Fleet:
         self._is_open = False
         self._num_opening = 0
         self._opened = threading.Condition(self._lock)
+        self._silent_s: dict[str, float] = {}
         self._stop_pings = threading.Event()
         self._pinger: threading.Thread | None = None
 
@@ -131,6 +132,10 @@ class Fleet:
         """Give why a host that answered once cannot be asked any more; None while it can, or never could."""
         channel = self._channels.get(host)
         return channel.loss if channel is not None else None
+
+    def silent(self) -> dict[str, float]:
+        """Give the hosts that left a ping unanswered until the next one was due, with the seconds of their silence."""
+        return dict(self._silent_s)
 
     def send(self, local: Path, remote: Mapping[str, str] | str, timeout_s: float = COPY_TIMEOUT_S) -> None:
         """Copy a file to hosts: to all of them when `remote` is one path.
@@ -272,6 +277,9 @@ class Fleet:
             for host, channel in channels.items():
                 silent[host] = 0 if channel.num_reads != seen[host] else silent[host] + 1
                 seen[host] = channel.num_reads
+                self._silent_s.pop(host, None)
+                if silent[host] > 1:
+                    self._silent_s[host] = silent[host] * interval_s
                 if silent[host] > SILENT_PINGS:
                     channel.lose(f"nothing was heard from it for {silent[host] * interval_s:.0f} s", is_cut=True)
                 else:

@@ -17,6 +17,8 @@ _CHANGES = (
     (re.compile(r'(<div class="summary__data">)\s*<h2>Summary</h2>'), r"\1"),
     (re.compile(r'<p class="run-count">[^<]*</p>'), ""),  # it leaves out what was skipped
     (_RELOAD, ""),
+    # It ends each of the counts with a comma, the last one too.
+    (re.compile(r'(<span class="\w+">\d+ [\w ]+),</span>'), r"\1</span>"),
 )
 _VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
 
@@ -42,5 +44,5 @@ def finish(page: str, css: str, css_href: str, *, other_css: str = "") -> Finish
     # A function: in a template string the sheet's backslashes would be read as escapes.
     page = _HEAD_END.sub(lambda _: head, page, count=1)
     for pattern, replacement in _CHANGES:
-        page = pattern.sub(replacement, page, count=1)
+        page = pattern.sub(replacement, page)
     return Finished(page, sheet)

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from pytest_aorta.checks import Check
 from pytest_aorta.reporting.margin import margin
-from pytest_aorta.reporting.model import RunView, StageRow, short_label, title
+from pytest_aorta.reporting.model import RunView, StageRow, short_label, title, without_cause
 from pytest_aorta.reporting.text import clean, cut_middle, one_line, show_seconds, without_tally
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -41,7 +41,7 @@ _WORDS = {
 def reason_text(row: StageRow) -> str:
     """Give the text of a stage's Reason cell: its own reason, else what its checks came to."""
     if row.reason:
-        return one_line(row.reason, _MAX_REASON_CHARS)
+        return one_line(without_cause(row.reason), _MAX_REASON_CHARS)
     return checks_text(row.checks)
 
 
@@ -167,6 +167,11 @@ def stylesheet() -> str:
     return (TEMPLATES / "aorta.css").read_text(encoding="utf-8")
 
 
+def breakable(path: str) -> Markup:
+    """Give a path that may be broken behind each slash, so that no name is broken where there is another way."""
+    return Markup("/<wbr/>").join(clean(path).split("/"))
+
+
 def is_link(target: str) -> bool:
     """Tell whether a page may link there: a path or a web address, never a script."""
     try:
@@ -206,6 +211,7 @@ def _environment() -> Environment:
     environment.filters["without_tally"] = without_tally
     environment.filters["margin"] = margin_text
     environment.filters["heading"] = title
+    environment.filters["breakable"] = breakable
     environment.tests["link"] = is_link
     environment.globals["words"] = _WORDS
     return environment

@@ -17,6 +17,7 @@ StageVerdict = Literal["passed", "failed", "could_not_measure", "interrupted", "
 Fault = Literal["none", "cluster", "rig", "workload", "config"]
 
 COULD_NOT_MEASURE = "could not measure"
+PRIOR_FAILURE = "a prior lifecycle stage failed"
 _THRESHOLD_LABEL = re.compile(r"^\[threshold\] \(metric=(?P<name>[^)]*)\)$")
 
 
@@ -78,9 +79,21 @@ class RunView:
         return tuple(check for stage in self.stages for check in stage.checks)
 
     @property
+    def untold(self) -> tuple[str, ...]:
+        """Give what was not judged and is not named by the sentence already."""
+        return tuple(one for one in self.not_judged if one not in self.sentence)
+
+    @property
     def gates(self) -> tuple[Check, ...]:
         """Give the checks that hold a value against a limit, in run order."""
         return tuple(check for check in self.checks if check.gate is not None)
+
+
+def without_cause(reason: str) -> str:
+    """Give a reason without the cause of an earlier stage's failure, which stands at that stage: its name is enough."""
+    if not reason.startswith(PRIOR_FAILURE):
+        return reason
+    return ": ".join(reason.split(": ")[:2])
 
 
 def title(suite: str) -> str:

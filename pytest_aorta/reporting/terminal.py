@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pytest_aorta.checks import Check
 from pytest_aorta.reporting.hints import Hint
@@ -14,6 +14,7 @@ from pytest_aorta.reporting.text import one_line, without_tally
 MAX_SUMMARY_LINES = 25
 _MAX_GATES = 10
 _MAX_NOTES = 3
+_MAX_SILENT = 3
 _MAX_REASON_CHARS = 200
 _MAX_LINE_CHARS = 400
 _UNMEASURED = "unmeasured"
@@ -28,7 +29,7 @@ _HEADLINES = {
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """What is known of a stage under way; None is not known (yet)."""
+    """What is known of a stage under way; None is not known (yet). Hosts of `silent_s` are not among the alive."""
 
     stage: str
     elapsed_s: float
@@ -40,6 +41,7 @@ class Pulse:
     loss: float | None = None
     step_ms: float | None = None
     stalled_s: float | None = None
+    silent_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def progress_text(pulse: Pulse) -> str:
@@ -50,6 +52,10 @@ def progress_text(pulse: Pulse) -> str:
     parts = [f"{pulse.stage} {elapsed}"]
     if pulse.num_alive is not None and pulse.num_hosts is not None:
         parts.append(f"{pulse.num_alive} of {pulse.num_hosts} hosts alive")
+    shown = list(pulse.silent_s.items())[:_MAX_SILENT]
+    parts += [f"{host} silent for {seconds:.0f} s" for host, seconds in shown]
+    if len(pulse.silent_s) > len(shown):
+        parts.append(f"and {len(pulse.silent_s) - len(shown)} more silent")
     if pulse.step is not None:
         parts.append(f"step {pulse.step}" + (f" of {pulse.max_steps}" if pulse.max_steps is not None else ""))
     if pulse.loss is not None:
@@ -99,8 +105,8 @@ def summary(view: RunView) -> tuple[str, ...]:
     if view.hint is not None:
         lines.append(f"hint: {one_line(hint_text(view.hint, view.next_step), _MAX_LINE_CHARS)}")
     lines += _gate_lines(view.gates)
-    if view.not_judged:
-        lines.append(f"not judged: {one_line('; '.join(view.not_judged), _MAX_LINE_CHARS)}")
+    if view.untold:
+        lines.append(f"not judged: {one_line('; '.join(view.untold), _MAX_LINE_CHARS)}")
     lines += [f"note: {one_line(note, _MAX_LINE_CHARS)}" for note in view.notes[:_MAX_NOTES]]
     if len(view.notes) > _MAX_NOTES:
         lines.append(f"note: and {len(view.notes) - _MAX_NOTES} more in the report")

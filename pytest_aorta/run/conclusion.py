@@ -16,10 +16,10 @@ from pytest_aorta.reporting.json_report import (
     RankPart,
     blamed_hosts,
 )
-from pytest_aorta.reporting.model import RunView, StageRow
+from pytest_aorta.reporting.model import RunView, StageRow, without_cause
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder
-from pytest_aorta.run.gating import PRIOR_FAILURE, bare
+from pytest_aorta.run.gating import bare
 from pytest_aorta.run.products import Artifacts, Execution, Result
 from pytest_aorta.run.record import RunRecord, StageRecord, Verdict
 
@@ -29,6 +29,11 @@ MAX_LOGS = 64
 RUN_ID_CHARS = 13  # what names the millisecond that it began in
 LOG_TAIL_BYTES = 64 * 1024
 TELLING = re.compile(r"N?R?CCL (?:WARN|ERROR)|\b\w*(?:Error|error|ERROR)\b|\bfault\b|killed by signal|\[E\d{4} ")
+# The sentences of our errors end with what to do next; these are the words that such an ending begins with.
+INSTRUCTION = re.compile(
+    r"; (?P<step>(?:add|allow|ask|check|compare|correct|drop|enlarge|free|give|install|leave|load|look|make|mount|name|"
+    r"open|put|raise|read|remove|replace|run|see|select|set|start|stop|take|try|unset|upgrade|use|wait|write)\b[^;]*)$"
+)
 HANDLED = re.compile(r"\b(?:WARNING|INFO|DEBUG)\b|^(?:\[\w+\]:)*\s?\[?[WI]\d{4} ")
 
 
@@ -85,13 +90,6 @@ def not_judged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
                 yield check.label.partition("metric=")[2].rstrip(")") or check.reason
 
 
-def without_cause(reason: str) -> str:
-    """Give a reason without the cause of an earlier stage's failure, which stands at that stage: its name is enough."""
-    if not reason.startswith(PRIOR_FAILURE):
-        return reason
-    return ": ".join(reason.split(": ")[:2])
-
-
 def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "") -> str:
     """Give what a person should do about the first failure; `log` is where everything was logged."""
     for stage in stages.values():
@@ -109,8 +107,15 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
         if stage.outcome != "failed":
             return ""
         hint = hint_for(stage, folder)
-        return hint.next_step if hint is not None else f"read what {stage.name} said in {log or folder.path}"
+        step = hint.next_step if hint is not None else _remedy(stage)
+        return step or f"read what {stage.name} said in {log or folder.path}"
     return ""
+
+
+def _remedy(stage: StageRecord) -> str:
+    """Give what the sentence about an error itself says to do: its last clause, where that is an instruction."""
+    found = INSTRUCTION.search(stage.reason) if stage.failure == "unmeasured" else None
+    return found["step"] if found is not None else ""
 
 
 def hint_for(stage: StageRecord | None, folder: RunFolder) -> Hint | None:

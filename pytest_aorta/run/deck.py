@@ -33,9 +33,9 @@ from pytest_aorta.reporting.deck_gates import Limit, gate_name
 from pytest_aorta.reporting.deck_page import DECK, DeckPlace, deck_stylesheet, render_deck
 from pytest_aorta.reporting.deck_ranks import place_of
 from pytest_aorta.reporting.json_report import write_json, write_text
-from pytest_aorta.reporting.model import RunView
+from pytest_aorta.reporting.model import RunView, without_cause
 from pytest_aorta.reporting.text import one_line, without_tally
-from pytest_aorta.run.conclusion import next_step, view_of, without_cause
+from pytest_aorta.run.conclusion import next_step, view_of
 from pytest_aorta.run.defects import guarded
 from pytest_aorta.run.evidence import KERNEL_LOG, WARNINGS, check_name
 from pytest_aorta.run.folder import RunFolder, read_regular

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, StoodStill
+from pytest_aorta.reporting.model import PRIOR_FAILURE
 from pytest_aorta.reporting.text import clean, cut_middle
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.defects import guarded
@@ -27,7 +28,6 @@ log = logging.getLogger("pytest_aorta")
 Suite = Literal["single", "distributed"]
 BOTH: tuple[Suite, ...] = ("single", "distributed")
 
-PRIOR_FAILURE = "a prior lifecycle stage failed"
 COULD_NOT_MEASURE = "could not measure: "
 MEASURED_BAD = "measured, bad: "
 MAX_REASON_CHARS = 4000

@@ -34,7 +34,7 @@ def cleaned(value: Any, secrets: tuple[str, ...]) -> Any:
     if not secrets:
         return value
     if isinstance(value, str):
-        return scrub_value(value, secrets)
+        return scrub_value(value, secrets) if any(secret in value for secret in secrets) else value
     if isinstance(value, Mapping):
         return {cleaned(key, secrets): cleaned(child, secrets) for key, child in value.items()}
     if isinstance(value, (list, tuple)):

@@ -9,10 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from pytest_aorta.reporting.model import RunView, StageRow
+from pytest_aorta.reporting.model import RunView, StageRow, without_cause
 from pytest_aorta.reporting.terminal import Cadence, headline, stamped, summary
 from pytest_aorta.reporting.text import one_line, show_seconds
-from pytest_aorta.run.conclusion import without_cause
 
 _REDRAW_PERIOD_S = 0.1
 _MAX_REASON_CHARS = 300

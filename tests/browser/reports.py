@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "tests" / "suite" / "sample_workload.py"
 PLANT = '<script>alert("planted")</script><img src=x onerror=alert(1)><b style="color:red">&amp;</b>'
+TERMINAL = "terminal.txt"
 DEADLINE_S = 120
 
 SPEAKING = """
@@ -104,9 +105,10 @@ def make_site(folder: Path) -> Site:
     runs.mkdir(parents=True)
     speaking.write_text(SPEAKING.format(plant=PLANT), "utf-8")
     limits = {"max_avg_iteration_ms": 0.001, "max_time_variance_ratio": 0.5}
-    _run(runs / "gates", root / "gates", speaking, limits)
-    _run(runs / "rank", root / "rank", speaking, limits, "--exit", "3", "--steps", "3")
-    _run(runs / "record", root / "record", speaking, None)
+    said = [str(speaking), str(SAMPLE)]
+    _run(runs / "gates", root / "gates", said, limits)
+    _run(runs / "rank", root / "rank", [*said, "--exit", "3", "--steps", "3"], limits)
+    _run(runs / "record", root / "record", said, None)
     planted = runs / "planted"
     planted.mkdir()
     (planted / "conftest.py").write_text(PLANTED_CONFTEST.format(plant=PLANT), "utf-8")
@@ -115,9 +117,21 @@ def make_site(folder: Path) -> Site:
     return Site(root)
 
 
-def _run(folder: Path, reports: Path, speaking: Path, limits: dict[str, float] | None, *arguments: str) -> None:
+def make_shown_site(folder: Path) -> Site:
+    """Make a run that passes, one that misses a gate, one that records only, and one whose host has no GPUs."""
+    root, runs = folder / "site", folder / "runs"
+    runs.mkdir(parents=True)
+    kept, missed = ({"max_avg_iteration_ms": most, "max_time_variance_ratio": 0.5} for most in (250.0, 3.5))
+    for name, limits, fields in (
+        ("pass", kept, {}), ("fail", missed, {}), ("record", None, {}), ("host", kept, {"accelerator": "rocm"}),
+    ):  # fmt: skip
+        _run(runs / name, root / name, [str(SAMPLE)], limits, **fields)
+    return Site(root)
+
+
+def _run(folder: Path, reports: Path, workload: list[str], limits: dict[str, float] | None, **fields: str) -> None:
     folder.mkdir()
-    command = [sys.executable, str(speaking), str(SAMPLE), *arguments]
+    command = [sys.executable, *workload]
     config = {
         "schema_version": 1,
         "accelerator": "cpu",
@@ -128,13 +142,15 @@ def _run(folder: Path, reports: Path, speaking: Path, limits: dict[str, float] |
         "timeout_seconds": 60,
         "workload": {"command": command, "traces": "out/torch_profiler/*/*"},
         "work_dir": str(folder / "work"),
+        **fields,
     }
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     (folder / "limits_threshold.json").write_text(json.dumps({"expected_results": limits or {}}), "utf-8")
-    _pytest(folder, "--aorta-config=config.json", f"--aorta-report-dir={reports}")
+    said = _pytest(folder, "--aorta-config=config.json", f"--aorta-report-dir={reports}")
+    (reports / TERMINAL).write_text(said, "utf-8")
 
 
-def _pytest(folder: Path, *arguments: str) -> None:
+def _pytest(folder: Path, *arguments: str) -> str:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("AORTA_", "PYTEST_"))}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
@@ -147,3 +163,4 @@ def _pytest(folder: Path, *arguments: str) -> None:
     )
     if done.returncode not in {0, 1}:
         raise RuntimeError(done.stdout + done.stderr)
+    return done.stdout

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from pytest_aorta.reporting.deck import build_deck
 from pytest_aorta.reporting.deck_document import DeckFailure
 from pytest_aorta.reporting.deck_page import DeckPlace, render_deck
 from pytest_aorta.run.deck import draw, facts_of
+from tests.browser.server import serve
 from tests.reporting.deck_runs import LABELS, make_run
 
 BROWSER = next(
@@ -46,20 +44,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(tmp_path)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serve(tmp_path, as_jenkins=False) as served:
+        yield served
 
 
 def look(tmp_path: Path, address: str, width: int = WIDTH) -> tuple[int, int, int]:

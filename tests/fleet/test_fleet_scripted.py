@@ -178,6 +178,7 @@ def test_a_host_that_answers_no_ping_is_given_up(opened: Opened) -> None:
     (event,) = fleet.events(PATIENCE_S)
     assert (event.host, event.kind) == ("n1", "lost")
     assert event.data["message"].startswith("nothing was heard from it for")
+    assert list(fleet.silent()) == ["n1"]
 
 
 def test_asking_before_the_fleet_is_open_or_after_it_was_closed(opened: Opened) -> None:

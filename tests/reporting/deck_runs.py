@@ -12,9 +12,9 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.load import load
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.gates.thresholds import judge_all, tally
+from pytest_aorta.reporting.model import PRIOR_FAILURE
 from pytest_aorta.run.conclusion import conclude
 from pytest_aorta.run.folder import RunFolder, new_run_id
-from pytest_aorta.run.gating import PRIOR_FAILURE
 from pytest_aorta.run.products import Artifacts, Execution, RankRow, Result, Straggler
 from pytest_aorta.run.record import RecordKeeper, RunRecord, StageRecord
 from pytest_aorta.stages.measures import collect_metrics

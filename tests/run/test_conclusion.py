@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_aorta.checks import Bound, Check
-from pytest_aorta.run.conclusion import conclude, next_step, not_judged, without_cause
+from pytest_aorta.reporting.model import without_cause
+from pytest_aorta.run.conclusion import conclude, next_step, not_judged
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.record import StageRecord
 
@@ -31,6 +32,12 @@ def test_the_next_step_has_the_path() -> None:
     error = failed("test_parse_results", "could not measure: unexpected")
     assert next_step(error, FOLDER) == "read what test_parse_results said in /runs/01a2"
     assert next_step(error, FOLDER, "reports/aorta.log").endswith(" in reports/aorta.log")
+    told = failed("test_clone_aorta", "could not measure: a: /x is no folder there; set aorta_path to where it is")
+    told["test_clone_aorta"] = told["test_clone_aorta"].model_copy(update={"failure": "unmeasured"})
+    assert next_step(told, FOLDER) == "set aorta_path to where it is"
+    several = failed("test_clone_aorta", "could not measure: a: /x is absent; set aorta_path; b: /x is absent")
+    several["test_clone_aorta"] = several["test_clone_aorta"].model_copy(update={"failure": "unmeasured"})
+    assert next_step(several, FOLDER).startswith("read what test_clone_aorta said in ")
     folder = failed("test_launch_container", "could not measure: a: the folder /x cannot be written: Permission denied")
     assert next_step(folder, FOLDER).startswith("set work_dir, or HOME")
 

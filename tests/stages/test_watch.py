@@ -44,3 +44,10 @@ def test_a_notice_without_an_end_says_where_the_failure_was(watch: Watch) -> Non
     assert given_up(watch, Phase("benchmark", ("a", "b"))) == (
         "a, b still ran 30 s after the first failure (on b) and was ended"
     )
+
+
+def test_a_silent_host_is_not_counted_among_the_alive(watch: Watch) -> None:
+    line = watch.progress_line(Phase("benchmark", ("a", "b", "c"), exits={"c": 0}), {"b": 45.0, "c": 60.0})
+    assert ", 1 of 3 hosts alive, b silent for 45 s" in line
+    assert "c silent" not in line
+    assert "silent" not in watch.progress_line(Phase("benchmark", ("a",)))

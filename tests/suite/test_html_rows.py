@@ -190,7 +190,7 @@ def test_summary_is_readable_without_scripts_and_no_secret_is_anywhere(pytester:
     assert "skip_rccl_build=true" in static
     assert '<a href="aorta_single_html/test_launch_container.html">' in static
     assert "style=" not in static
-    assert '<a href="aorta_single_html/cluster.json">&lt;i&gt;cluster.json&lt;/i&gt;</a>' in static
+    assert '<a href="aorta_single_html/cluster.json">&lt;i&gt;cluster.json&lt;/<wbr/>i&gt;</a>' in static
     assert blob_of(page)["environment"] == {}
     for file in page.parent.rglob("*.*"):
         assert "hunter2" not in file.read_text(encoding="utf-8"), file
