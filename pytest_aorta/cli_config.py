@@ -17,6 +17,7 @@ from pytest_aorta.config.schema import SchemaKind, schema_text
 from pytest_aorta.config.shipped import shipped_configs, shipped_thresholds
 from pytest_aorta.config.validation import near
 from pytest_aorta.errors import AortaError
+from pytest_aorta.stages.clone import foreign_folder
 from pytest_aorta.stages.command import launch_text
 from pytest_aorta.suite.opening import lacking_here, undoable
 
@@ -196,6 +197,11 @@ def _limits(settings: Settings, *, enforced: bool) -> str:
     return ", ".join([*limits, *(f"{gate.metric} {gate.kind} {gate.value:g}" for gate in settings.config.gates)])
 
 
+def _workload_folder(settings: Settings) -> str:
+    where = "in the container" if settings.uses_container else "on each host"
+    return f"{foreign_folder(settings)} {where}, where it must be: it is not sent"
+
+
 def _summary(settings: Settings, *, enforced: bool) -> list[tuple[str, str]]:
     container = settings.config.container
     names = [host.name if host.name == host.address else f"{host.name} ({host.address})" for host in settings.hosts]
@@ -204,6 +210,7 @@ def _summary(settings: Settings, *, enforced: bool) -> list[tuple[str, str]]:
         ("hosts", f"{', '.join(names)} by {settings.cluster.transport}"),
         ("ranks", f"{settings.world_size} ({settings.nproc_per_node} on each node)"),
         ("started by", scrub(launch_text(settings), settings.secrets())),
+        *([("runs in", _workload_folder(settings))] if settings.config.workload is not None else []),
         ("container", str(container.image) if container is not None and container.is_used else "none"),
         ("thresholds", _limits(settings, enforced=enforced)),
         ("output", str(settings.output_dir)),

@@ -113,7 +113,7 @@ class _Loading:
         resolved = self._suite(suite, cluster)
         if self.faults or model is None or cluster is None or thresholds is None:
             raise ConfigError(self._told())
-        self.warnings += rules.doubts(model)
+        self.warnings += rules.doubts(model, None if cluster.transport == "local" else self.cwd)
         if model.container is not None:
             self.warnings[:0] = ignored_warnings(model.container.runtime, ("container", "runtime"))
         return Settings(

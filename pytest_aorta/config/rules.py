@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from pytest_aorta.config.container_fields import target_of
 from pytest_aorta.config.document import JsonPath, PathFault, Places, shortened
@@ -191,8 +191,13 @@ def _evidence(together: Together) -> Iterator[PathFault]:
             yield PathFault(("evidence", name), f"seen {str(value).lower()}, expected {expected}")
 
 
-def doubts(config: RunConfig) -> Iterator[str]:
-    """Give warnings about what is allowed and hardly meant."""
+def doubts(config: RunConfig, folder: Path | None) -> Iterator[str]:
+    """Give warnings about what is allowed and hardly meant; `folder` is where we are when the hosts are elsewhere."""
+    if config.workload is not None and config.aorta_path is None and folder is not None:
+        yield (
+            f"workload is not sent to the hosts: each must have it in {folder}, the folder of this command; set "
+            "aorta_path where it lies elsewhere"
+        )
     if config.workload is not None and not config.workload.traces:
         yield "workload.traces is absent: traces are looked for below folders torch_profiler only"
     if config.container is None or not config.container.is_used:

@@ -105,7 +105,7 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
             add = f"mkdir -m 700 -p {self._files[0].parent} && {add}"
         # The command comes early: a line of the terminal has room for little more.
         return (
-            f"its host key is not known: seen {fingerprint(key.asbytes())} ({kind}), expected {self._name} in {file}; "
+            f"its host key is not known: seen {fingerprint(key.asbytes())} ({kind}), expected a known one; "
             f"add it by `{add}` when `ssh-keygen -lf /etc/ssh/ssh_host_{short}_key.pub` on the machine shows the same, "
             "or set cluster.host_key_policy to accept-new"
         )

@@ -121,4 +121,4 @@ def test_the_command_that_adds_a_key_is_told_early_and_makes_the_folder(tmp_path
     file.parent.mkdir()
     with pytest.raises(HostKeyRefused) as caught:
         judge(file, KEY)
-    assert f"expected node1 in {file}; add it by `{add}` when" in str(caught.value)
+    assert f"expected a known one; add it by `{add}` when" in str(caught.value)
