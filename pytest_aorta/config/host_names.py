@@ -61,5 +61,10 @@ def _user(value: str) -> str:
     return value
 
 
+def _host_or_none(value: str) -> str:
+    return _host(value) if value else value
+
+
 HostName = Annotated[str, AfterValidator(_host)]
+HostNameOrNone = Annotated[str, AfterValidator(_host_or_none)]
 UserName = Annotated[str, AfterValidator(_user)]

@@ -24,6 +24,7 @@ from pytest_aorta.config.fields import (
     WorkDir,
     ZeroOrOne,
 )
+from pytest_aorta.config.host_names import HostNameOrNone
 
 Ratio = Annotated[float, Field(ge=0, le=1)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -83,7 +84,7 @@ class MultiNode(Section):
     )
     nproc_per_node: int = Field(default=0, ge=0, le=100_000, description="Ranks on each node; 0: gpus_per_node.")
     master_port: Port = Field(default=0, description="Rendezvous port; 0: a free one of the head node.")
-    master_addr: str = Field(default="", description="Rendezvous address; empty: the head node's.")
+    master_addr: HostNameOrNone = Field(default="", description="Rendezvous address; empty: the head node's.")
     train_script: RelativePath = Field(default="train.py", description="What torchrun starts.")
     extra_torchrun_args: tuple[str, ...] = Field(
         default=(), description="Shell fragments between torchrun's and the script."

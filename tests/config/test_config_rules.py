@@ -191,3 +191,9 @@ def test_half_a_registry_login(site: Site, missing: str) -> None:
     del registry[missing]
     container = {**CONTAINER, "runtime": {"args": {"registry": registry}}}
     assert list(site.minimal_faults(container=container)) == [f"container.runtime.args.registry.{missing}"]
+
+
+@pytest.mark.parametrize("address", ["-x", "a b", "10.0.0.1:29500", "u@h"])
+def test_what_is_no_rendezvous_address(site: Site, address: str) -> None:
+    assert list(site.minimal_faults(multi_node={"master_addr": address})) == ["multi_node.master_addr"]
+    site.minimal(multi_node={"master_addr": ""})
