@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.settings import Settings
@@ -41,6 +41,14 @@ class Progress(Protocol):
 
     def __call__(self, text: str) -> None:
         """Show `text` as what is going on now."""
+
+
+class Problem(NamedTuple):
+    """Something that could not be undone, in a sentence; the one host that it is about, if so; what the undo was."""
+
+    said: str
+    host: str | None = None
+    what: str = ""
 
 
 def silent(text: str) -> None:
@@ -149,14 +157,14 @@ class RunContext:
         """Register how to undo something; teardown does it newest first. `what` names it when undone."""
         self._undo.append((what, undo))
 
-    def close(self) -> tuple[list[str], list[str]]:
+    def close(self) -> tuple[list[str], list[Problem]]:
         """Undo everything that is still registered; harmless when called again.
 
         Returns:
-            What was undone, and what could not be, in words. Every registered undo is tried.
+            What was undone, and what could not be. Every registered undo is tried.
         """
         done: list[str] = []
-        problems: list[str] = []
+        problems: list[Problem] = []
         lost: dict[str, LeaseLost] = {}
         silent: set[str] = set()
         with self.interruption.held():
@@ -178,13 +186,16 @@ class RunContext:
             if silent and any(isinstance(lost[host], StoodStill) for host in silent):  # they are there all the same
                 again = clean_hosts(self.record.document, self.settings)
                 done += again.done
-                problems += again.problems
+                problems += map(Problem, again.problems)
                 silent = set()
         lease = f"{self.settings.config.lease_seconds:g}"
         return done, [
             *(
-                f"{host} could not be asked to clean up ({lost[host].reason}); what still runs there ends when the "
-                f"lease of {lease} s is over, a container and folders of this run may stay"
+                Problem(
+                    f"{host} could not be asked to clean up ({lost[host].reason}); what still runs there ends when the "
+                    f"lease of {lease} s is over, a container and folders of this run may stay",
+                    host,
+                )
                 for host in self.fleet.hosts
                 if host in silent
             ),
@@ -204,9 +215,9 @@ def _hosts_of(error: Exception) -> dict[str, str]:
     return {error.host: str(error)} if isinstance(error, HostError) else {}
 
 
-def _told(what: str, error: Exception, left: Mapping[str, str]) -> list[str]:
-    """Say what could not be undone: whole, or only of those hosts of several that are left to be told of."""
+def _told(what: str, error: Exception, left: Mapping[str, str]) -> list[Problem]:
+    """Say what could not be undone, host by host; only of those hosts of several that are left to be told of."""
     hosts = _hosts_of(error)
-    if len(left) == len(hosts):
-        return [f"{what}: {error}"]
-    return [f"{what}: {'; '.join(left.values())}"] if left else []
+    if len(hosts) == len(left) <= 1:
+        return [Problem(f"{what}: {error}", next(iter(left), None), what)]
+    return [Problem(why if number else f"{what}: {why}", host, what) for number, (host, why) in enumerate(left.items())]

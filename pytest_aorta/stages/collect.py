@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -64,7 +64,7 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     usable = {host: names for host, names in trees.items() if names}
     errors |= {host: lost.said for host in errors if (lost := loss_of(run, host)) is not None}
     root = run.folder.path / ("combined_traces" if layout == "combined" else "traces")
-    checks = tuple(_checks(run, hosts, errors, usable))
+    checks = tuple(_checks(run, hosts, errors, usable, _innocent(execution)))
     missing = [check for check in checks if check.failed]
     return Artifacts(
         layout=layout,
@@ -217,8 +217,18 @@ def _what_to_look_at(run: RunContext, host: Host) -> str:
     return f"{where}; if it does, {look}"
 
 
+def _innocent(execution: Execution) -> Callable[[str], bool]:
+    """Give whether a host without traces has none because another one failed; the verdict does not name it then."""
+    blamed = {check.host for check in execution.checks if check.failed and check.host is not None}
+    return lambda host: bool(blamed) and host not in blamed and execution.status != "completed"
+
+
 def _checks(
-    run: RunContext, hosts: tuple[Host, ...], errors: Mapping[str, str], usable: Mapping[str, object]
+    run: RunContext,
+    hosts: tuple[Host, ...],
+    errors: Mapping[str, str],
+    usable: Mapping[str, object],
+    is_innocent: Callable[[str], bool],
 ) -> Iterator[Check]:
     for host in hosts:
         error = errors.get(host.name, "")
@@ -227,7 +237,7 @@ def _checks(
             label=f"[trace collection] (host={host.name})",
             state="failed" if error else "passed",
             reason=error,
-            host=host.name if lost is None else lost.host,
+            host=lost.host if lost is not None else None if is_innocent(host.name) else host.name,
             fault="rig" if lost is None else lost.fault,
             next_step=("" if not error else _what_to_look_at(run, host) if lost is None else lost.next_step),
         )

@@ -16,6 +16,7 @@ from pytest_aorta.run.context import RunContext, log
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 10
 LOG_SECONDS = 3600
+MAX_TOLD_LINES = 5000
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class Phase:
     lost: dict[str, str] = field(default_factory=dict)
     refused: dict[str, HostError] = field(default_factory=dict)
     given_up: str = ""
+    failed_at: float | None = None
     left_at: float | None = None
 
     @property
@@ -51,6 +53,33 @@ class Phase:
     def failed(self) -> dict[str, int]:
         """Hosts whose command ended badly, with exit code or negative signal number."""
         return {host: code for host, code in self.exits.items() if code}
+
+
+@dataclass(slots=True)
+class Talk:
+    """What the hosts of a phase print, put into the stage's log as long as that stays readable."""
+
+    num_told: int = 0
+
+    def say(self, host: str, line: str) -> None:
+        """Log a line."""
+        self.num_told += 1
+        if self.num_told <= MAX_TOLD_LINES:
+            log.info("%s: %s", host, line)
+        elif self.num_told == MAX_TOLD_LINES + 1:
+            log.info("%s: more than %d lines; the rest stands in the phase's own log only", host, MAX_TOLD_LINES)
+
+
+def fail_fast(phase: Phase, grace_s: float, now: float, noticed: Sequence[str] = ()) -> None:
+    """Give the phase up when others still run a grace after the first failure, be it only `noticed` on some hosts."""
+    ended = phase.failed or phase.lost
+    if not (ended or noticed):
+        return
+    phase.failed_at = phase.failed_at or now
+    if now - phase.failed_at > grace_s:
+        where = "" if ended else f" (on {', '.join(noticed)})"
+        still = ", ".join(phase.running)
+        phase.given_up = f"{still} still ran {grace_s:g} s after the first failure{where} and was ended"
 
 
 def start_phase(

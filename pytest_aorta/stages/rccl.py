@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 
-from pytest_aorta.checks import Check
+from pytest_aorta.checks import Account, Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.fleet.ask import Ask
-from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.gating import NotNeeded, Step
 from pytest_aorta.run.products import Containers, Fabric, Rccl, WorkloadTree
 from pytest_aorta.stages.command import environment
-from pytest_aorta.stages.phase import bring_logs, follow, start_phase, stop_phase
+from pytest_aorta.stages.losses import losses_of
+from pytest_aorta.stages.phase import Talk, bring_logs, fail_fast, follow, start_phase, stop_phase
 from pytest_aorta.stages.sharing import Groups, sharing
 
 PRINTED = re.compile(r"^(?:rccl[_ ])?(commit|library)\s*[:= ]\s*(\S+)\s*$", re.IGNORECASE)
@@ -28,9 +30,11 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
     builders = [hosts[0] for hosts in groups]
     printed: dict[str, dict[str, str]] = {host: {} for host in builders}
 
+    talk = Talk()
+
     def keep(host: str, lines: list[str]) -> None:
         for line in lines:
-            log.info("%s: %s", host, line)
+            talk.say(host, line)
             if found := PRINTED.match(line):
                 printed[host][found[1].lower()] = found[2]
 
@@ -44,23 +48,25 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
         logs=logs,
     )
     try:
-        follow(run, phase, timeout_s=config.timeout_seconds, on_lines=keep)
+        follow(
+            run,
+            phase,
+            timeout_s=config.timeout_seconds,
+            on_lines=keep,
+            each_round=lambda state: fail_fast(state, config.failure_grace_seconds, time.monotonic()),
+        )
     finally:
         stop_phase(run, "rccl")
     bring_logs(run, "rccl", logs)
-    ended = {host: f"{config.build_script} ended with {code}" for host, code in phase.failed.items()}
     checks = [
-        Check(
-            label=f"[evidence] (host={host}, check=rccl_build)",
-            state="failed",
-            host=host,
-            fault="rig",
-            subtest=False,
-            reason=f"{host}: {how}",
-            next_step=f"read {run.folder.phase_log('rccl', tuple(tree.root).index(host))}",
+        _failed(
+            f"{host}: {config.build_script} ended with {code}",
+            f"read {run.folder.phase_log('rccl', tuple(tree.root).index(host))}",
+            host,
         )
-        for host, how in {**ended, **phase.lost}.items()
+        for host, code in phase.failed.items()
     ]
+    checks += [_failed(lost.said, lost.next_step, lost.host, lost.fault) for lost in losses_of(run, phase.lost)]
     if phase.given_up:
         checks.append(
             Check(label="rccl", state="failed", fault="rig", subtest=False, reason=f"RCCL build: {phase.given_up}")
@@ -75,6 +81,11 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
         checks += _same_library(run, groups, {host: values.get("library") for host, values in printed.items()})
     head = printed[run.head.name]
     return Rccl(built=True, library=head.get("library"), commit=head.get("commit"), checks=tuple(checks))
+
+
+def _failed(reason: str, next_step: str, host: str | None, fault: Account = "rig") -> Check:
+    label = f"[evidence] (host={host}, check=rccl_build)" if host is not None else "rccl"
+    return Check(label=label, state="failed", host=host, fault=fault, subtest=False, reason=reason, next_step=next_step)
 
 
 def _same_library(run: RunContext, groups: Groups, built: Mapping[str, str | None]) -> Iterator[Check]:

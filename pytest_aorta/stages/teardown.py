@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.context import Problem, RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Removed
 from pytest_aorta.stages.container import GIVEN_BACK
@@ -25,7 +25,8 @@ def tear_down(run: RunContext) -> Removed:
             state="failed",
             fault="rig",
             subtest=False,
-            reason=problem,
+            reason=problem.said,
+            host=problem.host,
             next_step=_next_step(problem, run.folder.run_id),
         )
         for problem in problems
@@ -33,8 +34,8 @@ def tear_down(run: RunContext) -> Removed:
     return Removed(what=tuple(done), checks=checks)
 
 
-def _next_step(problem: str, run_id: str) -> str:
-    if problem.startswith(GIVEN_BACK):
+def _next_step(problem: Problem, run_id: str) -> str:
+    if problem.what == GIVEN_BACK:
         return "give the files to their user by hand; does a file server refuse root, or is a file protected (lsattr)?"
     return f"run `aorta clean {run_id}` when the host answers again"
 

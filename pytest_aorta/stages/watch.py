@@ -16,14 +16,13 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.reporting.terminal import Pulse, progress_text
 from pytest_aorta.reporting.text import clean
-from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.secrecy import clean_line
 from pytest_aorta.stages.command import uses_torchrun
 from pytest_aorta.stages.failures import RANK_MARK, Failures
-from pytest_aorta.stages.phase import POLL_SECONDS, Phase
+from pytest_aorta.stages.phase import POLL_SECONDS, Phase, Talk, fail_fast
 
 MEDIANS_OF_SILENCE = 10
-MAX_TOLD_LINES = 5000
 MAX_STACK_LINES = 5000
 # A day: what claims to be longer is no step time and must not switch the watch for stalls off.
 MAX_STEP_MS = 86_400_000
@@ -52,11 +51,10 @@ class Watch:
     failures: dict[str, Failures] = field(default_factory=dict)
     stacks: dict[str, list[str]] = field(default_factory=dict)
     stalled: str = ""
-    failed_at: float | None = None
     said_at: float = 0.0
     ranks_at: float = 0.0
     last_line_at: float = field(default_factory=time.monotonic)
-    num_told: int = 0
+    talk: Talk = field(default_factory=Talk)
     secrets: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,20 +71,12 @@ class Watch:
             text = line[mark.end() :] if mark else line
             if text.startswith("{") and self._beat(text):
                 continue
-            self._tell(host, line)
+            self.talk.say(host, line)
             failures.line(line)
             if STACK_BEGINS.search(text) or STACK_FRAME.match(text):
                 kept = self.stacks.setdefault(f"{host} local rank {mark[1] if mark else '?'}", [])
                 if len(kept) < MAX_STACK_LINES:
                     kept.append(text)
-
-    def _tell(self, host: str, line: str) -> None:
-        """Put a line into the stage's log, as long as that stays readable."""
-        self.num_told += 1
-        if self.num_told <= MAX_TOLD_LINES:
-            log.info("%s: %s", host, line)
-        elif self.num_told == MAX_TOLD_LINES + 1:
-            log.info("%s: more than %d lines; the rest stands in the phase's own log only", host, MAX_TOLD_LINES)
 
     def _beat(self, text: str) -> bool:
         """Take a heartbeat, or tell that the line is none."""
@@ -113,6 +103,11 @@ class Watch:
         arguments = " ".join(self.settings.config.multi_node.extra_torchrun_args).replace("_", "-")
         restarts = "--max-restarts" in arguments or "PET_MAX_RESTARTS" in self.settings.environment
         return uses_torchrun(self.settings) and not restarts
+
+    @property
+    def noticed(self) -> list[str]:
+        """Hosts where torchrun has said that a rank failed, if that is final."""
+        return [host for host, seen in self.failures.items() if seen.was_noticed] if self.heeds_notices else []
 
     @property
     def stall_limit_s(self) -> float:
@@ -155,7 +150,7 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
     if now - watch.ranks_at > (RANKS_EVERY_SECONDS if len(watch.ranks) >= expected else 0.4):
         watch.ranks_at = now
         look_at_processes(run, watch, phase)
-    fail_fast(watch, phase, now)
+    fail_fast(phase, watch.settings.config.failure_grace_seconds, now, watch.noticed)
     if not phase.given_up and watch.silent_s > watch.stall_limit_s:
         _stall(run, watch, phase)
 
@@ -180,20 +175,6 @@ def _pids_outside(run: RunContext, host: str) -> Iterator[int]:
 def _descendants(answer: Answer, name: str) -> list[dict[str, Any]]:
     group = answer["groups"].get(name) or {}
     return list(group.get("descendants", ()))
-
-
-def fail_fast(watch: Watch, phase: Phase, now: float) -> None:
-    """Give the phase up when others still run a grace after the first failure, be it a notice of torchrun's only."""
-    noticed = [host for host, seen in watch.failures.items() if seen.was_noticed] if watch.heeds_notices else []
-    ended = phase.failed or phase.lost
-    if not (ended or noticed):
-        return
-    watch.failed_at = watch.failed_at or now
-    grace = watch.settings.config.failure_grace_seconds
-    if now - watch.failed_at > grace:
-        running = phase.running
-        where = "" if ended else f" (on {', '.join(noticed)})"
-        phase.given_up = f"{', '.join(running)} still ran {grace:g} s after the first failure{where} and was ended"
 
 
 def _stall(run: RunContext, watch: Watch, phase: Phase) -> None:

@@ -234,7 +234,8 @@ class Validation:
         cut_short = self._cut_short(pipeline)
         if cut_short:
             session.exitstatus = pytest.ExitCode.INTERRUPTED
-        done, problems = run.close()
+        done, left = run.close()
+        problems = [problem.said for problem in left]
         for what in done:
             log.info("closing: %s", what)
         run.record.closed(tuple(done), tuple(problems))

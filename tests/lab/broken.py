@@ -129,10 +129,10 @@ def torchrun_is_missing(cluster: Cluster, undo: ExitStack) -> None:
 
 def build_fails(cluster: Cluster, undo: ExitStack) -> None:
     fields = check_out(cluster, undo)
-    for host, code in zip(cluster.lab.hosts, (0, 2), strict=True):
+    for host, end in zip(cluster.lab.hosts, ("sleep 1000", "exit 2"), strict=True):
         script = host.path(f"{CHECKOUT}/scripts/build_rccl.sh")
-        script.write_text(f"echo 'building on {host.name}'\nexit {code}\n", "utf-8")
-    cluster.configure_cluster(**fields, skip_rccl_build=False)
+        script.write_text(f"echo 'building on {host.name}'\n{end}\n", "utf-8")
+    cluster.configure_cluster(**fields, skip_rccl_build=False, failure_grace_seconds=1)
 
 
 def both_build_logs_are_kept(cluster: Cluster, output: str) -> None:

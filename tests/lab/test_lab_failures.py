@@ -83,10 +83,13 @@ ROWS = (
         ),
     ),
     Row(
-        "5", "the RCCL build exits 2 on node2", broken.build_fails,
+        "5", "the RCCL build exits 2 on node2 and hangs on node1", broken.build_fails,
         Ending(
             stages="PPPFSSSSSSP", **RIG, hosts=("node2",),
-            why={"rccl": r"could not measure: node2: scripts/build_rccl\.sh ended with 2"},
+            why={
+                "rccl": r"could not measure: node2: scripts/build_rccl\.sh ended with 2; RCCL build: node1 still ran "
+                r"1 s after the first failure and was ended"
+            },
         ),
         look=broken.both_build_logs_are_kept,
     ),
@@ -156,7 +159,7 @@ ROWS = (
     Row(
         "12", "an owner cannot be changed on node2", broken.ownership_is_kept,
         Ending(
-            stages="PPPSPPSPPPF", **RIG, status="completed",
+            stages="PPPSPPSPPPF", **RIG, hosts=("node2",), status="completed",
             why={
                 "teardown": r"could not measure: ownership given back: node2: 1 files could not be given to user 7001: "
                 r"/mnt/of_root\.log: Operation not permitted"

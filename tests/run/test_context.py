@@ -47,7 +47,7 @@ def test_a_host_that_could_not_be_cleaned_is_noted_whoever_undid_it(tmp_path: Pa
     run.on_teardown("work folders removed", lambda: fail("b"))
     done, problems = run.close()
     assert (done, undone) == (["first"], ["first"])
-    assert problems == ["work folders removed: b: its node program ended"]
+    assert [(each.said, each.host) for each in problems] == [("work folders removed: b: its node program ended", "b")]
     assert run.record.document.uncleaned == ("b",)
 
 
@@ -55,7 +55,8 @@ def test_a_host_whose_container_stays_is_noted(tmp_path: Path) -> None:
     run = context(tmp_path, Fleet({}))
     run.on_teardown("docker: containers removed", lambda: refuse({"a": "no daemon"}))
 
-    assert run.close() == ([], ["docker: containers removed: could not remove the container: a"])
+    _, [problem] = run.close()
+    assert (problem.said, problem.host) == ("docker: containers removed: could not remove the container: a", "a")
     assert run.record.document.uncleaned == ("a",)
 
 
@@ -72,6 +73,7 @@ def test_a_lost_host_is_told_once_whatever_could_not_be_undone_there(tmp_path: P
     _, problems = run.close()
 
     told, other = problems
-    assert told.startswith("b could not be asked to clean up (the node program ended); ")
-    assert other == "docker: containers removed: a: no daemon"
+    assert told.said.startswith("b could not be asked to clean up (the node program ended); ")
+    assert (told.host, other.host) == ("b", "a")
+    assert other.said == "docker: containers removed: a: no daemon"
     assert run.record.document.uncleaned == ("a", "b")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_aorta.config.load import load
-from pytest_aorta.stages.phase import Phase
-from pytest_aorta.stages.watch import Watch, fail_fast
+from pytest_aorta.stages.phase import Phase, fail_fast
+from pytest_aorta.stages.watch import Watch
 
 CONFIG = Path(__file__).parents[2] / "configs" / "local_cpu.json"
 NOTICE = "E1129 17:31:30.120000 77 torch/x/api.py:1002] failed (exitcode: 13) local_rank: 0 (pid: 5) of binary: python"
@@ -20,11 +20,11 @@ def watch(tmp_path: Path) -> Watch:
 
 
 def given_up(watch: Watch, phase: Phase) -> str:
-    fail_fast(watch, phase, 100.0)
     grace = watch.settings.config.failure_grace_seconds
-    fail_fast(watch, phase, 100.0 + grace)
-    assert phase.given_up == ""
-    fail_fast(watch, phase, 100.5 + grace)
+    for now in (100.0, 100.0 + grace):
+        fail_fast(phase, grace, now, watch.noticed)
+        assert phase.given_up == ""
+    fail_fast(phase, grace, 100.5 + grace, watch.noticed)
     return phase.given_up
 
 
