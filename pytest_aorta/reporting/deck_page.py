@@ -49,6 +49,8 @@ LEAST_DISTRIBUTION = 512
 BADGES: dict[Status, str] = {"pass": "PASS", "fail": "FAIL", "record": "RECORD", "na": "N/A"}
 _STAGE_COLOURS = {"passed": figures.GREEN, "failed": figures.RED, "interrupted": figures.ORANGE}
 _VERDICT_COLOURS = {"pass": figures.GREEN, "fail": figures.RED}
+# What is the same thing has one colour in every chart.
+_SERIES_COLOURS = {"Compute": figures.GREEN, "Comm time": figures.ORANGE, "Comm overlap": figures.PURPLE}
 _SPLIT_COLOURS = {
     "computation": figures.GREEN,
     "exposed communication": figures.ORANGE,
@@ -233,8 +235,8 @@ def _rank_charts(deck: DeckDocument) -> list[_Chart]:
 def _rank_chart(name: str, members: Sequence[tuple[DeckChartMetric, DeckSeries]], deck: DeckDocument) -> _Chart:
     lines: list[Line] = []
     x: tuple[float, ...] = ()
-    for index, (metric, series) in enumerate(members):
-        x, line = figures.binned(series.x, metric.label, figures.SERIES_COLOURS[index], series.y)
+    for metric, series in members:
+        x, line = figures.binned(series.x, metric.label, _SERIES_COLOURS.get(metric.label, figures.BLUE), series.y)
         lines.append(line)
     ranks, unit = members[0][1].x, members[0][0].unit
     many = len(ranks) > figures.MAX_POINTS

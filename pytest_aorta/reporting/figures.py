@@ -17,7 +17,6 @@ Attributes = Mapping[str, str | float]
 Scale = Callable[[float], float]
 
 BLUE, GREEN, ORANGE, RED, GREY, PURPLE = "#2f6fbf", "#2e7d32", "#c25700", "#c62828", "#8a929b", "#7b4bb3"
-SERIES_COLOURS = (BLUE, GREEN, ORANGE, PURPLE)
 MAX_MARKED_POINTS = 64
 MAX_POINTS = 512
 OUTLYING = 0.1

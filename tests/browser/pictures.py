@@ -4,6 +4,7 @@
 
 The report is that of real runs of two ranks (`host`: of a host without the GPUs that it should have), as Jenkins shows
 it (no scripts) and opened from disk; the decks are drawn from made runs of 2, 64 and 4,096 ranks. It needs chromium.
+With a palette of their 250 commonest colours (Pillow) the pictures are a third as large, and look the same.
 """
 
 from __future__ import annotations

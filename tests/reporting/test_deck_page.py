@@ -159,3 +159,14 @@ def test_ranks_with_holes_can_be_drawn(tmp_path: Path) -> None:
     run.folder.write_metrics({name: metric.model_copy(update={"value": None}) for name, metric in holes.items()})
     _, page = page_of(tmp_path, run)
     assert "—" in page.text
+
+
+def test_a_metric_has_one_colour_in_every_chart(tmp_path: Path) -> None:
+    run = make_run(tmp_path, ranks=16)
+    page = render_deck(build_deck(facts_of(run.record, run.folder, DeckPlace(tmp_path / "deck.html", LABELS))))
+    charts = re.findall(r'<svg[^>]*aria-label="(?:Time \(|Share )[^"]*".*?</svg>', page, re.DOTALL)
+    legend = re.compile(r'<rect [^>]*fill="(#\w+)"></rect><text [^>]*>(Compute|Comm time)</text>')
+    found = [{name: colour for colour, name in legend.findall(chart)} for chart in charts]
+    assert found[0].keys() == {"Compute", "Comm time"}
+    assert found == [found[0], found[0]]
+    assert len(set(found[0].values())) == 2

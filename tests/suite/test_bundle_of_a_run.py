@@ -5,7 +5,7 @@ import re
 import shlex
 import socket
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 LINK = re.compile(r'(?:href|src)="([^"#:?]+)[^"]*"')
@@ -62,6 +62,7 @@ def test_a_host_that_fails_is_drained_by_a_printed_command_and_its_evidence_is_p
     assert "state=drain" in (rig.reports / "aorta_single.html").read_text("utf-8")
     with zipfile.ZipFile(the_bundle(rig)) as archive:
         packed = {name.removeprefix(f"evidence/{host}/") for name in archive.namelist() if name.startswith("evidence/")}
+        assert {PurePosixPath(name).suffix for name in packed} <= {".txt", ".json", ".log"}  # no page, no markup
         assert {"summary.txt", "facts.json", "devices-before.json", "devices-after.json"} <= packed
         assert archive.read("failing_nodes.txt").decode() == f"{host}\n"
 
