@@ -15,6 +15,7 @@ from pytest_aorta.fleet.channel import Channel
 from pytest_aorta.fleet.parallel import SLICE_S, in_parallel
 from pytest_aorta.fleet.standstill import Standstill
 from pytest_aorta.fleet.transport import Transport
+from pytest_aorta.node.files import unwritable
 from pytest_aorta.node.requests import sentence
 
 OPEN_TIMEOUT_S = 60.0
@@ -240,10 +241,8 @@ class Fleet:
         try:
             pipes = self._transports[host].start(self._lease_s, state_dir)
         except OSError as error:
-            said = sentence(error)
-            if posixpath.basename(state_dir) in str(error.filename):
-                said = f"the folder {error.filename} cannot be written: {error.strerror}"
-            raise Unreachable(host, said) from error
+            ours = posixpath.basename(state_dir) in str(error.filename)
+            raise Unreachable(host, unwritable(str(error.filename), error) if ours else sentence(error)) from error
         channel = Channel(host, pipes, self._on_event, self._standstill)
         with self._lock:
             too_late = not self._is_open  # the opening was interrupted and closed meanwhile

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from pytest_aorta.fleet import ssh_remote
@@ -13,9 +14,10 @@ from pytest_aorta.fleet.program import INTERPRETER_FLAGS, NAME
 from pytest_aorta.fleet.ssh_link import Link
 from pytest_aorta.fleet.ssh_refusals import LinkBroken
 from pytest_aorta.fleet.ssh_sftp import Sftp, open_sftp
-from pytest_aorta.node.files import MARKER
+from pytest_aorta.node.files import MARKER, unwritable
 
 WORDS_LIMIT = 300
+UNWRITABLE = (errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR)
 HASH_BYTES_PER_S = 20e6  # a slow disk; the deadline of hashing grows with the file
 _NO_PYTHON = "aorta-no-python:"
 _PYTHONS = (
@@ -70,7 +72,13 @@ class RemoteHost:
                 f"{self.link.place} has no Python that the node program can run on: seen {seen}, expected python3 of "
                 "3.8 or newer on the PATH of a login without terminal; install it"
             )
-        answer = _answer(self.link, output)
+        try:
+            answer = _answer(self.link, output)
+        except OSError as error:
+            if error.errno in UNWRITABLE:
+                shown = str(error.filename) if PurePosixPath(state_dir).name in str(error.filename) else state_dir
+                raise OSError(unwritable(shown, error)) from error
+            raise
         self._prepared = Prepared(*(str(answer.get(name, "")) for name in Prepared._fields))
         return self._prepared
 

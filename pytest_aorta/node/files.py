@@ -16,7 +16,6 @@ from typing import Any, BinaryIO, Callable, Iterator, Mapping, Sequence
 from .requests import Answer, CommandError, expanded
 
 MARKER = ".aorta-work"
-SET_ANOTHER = "make it `chmod o-w`, or set another work_dir"
 
 Check = Callable[[], None]
 
@@ -38,9 +37,8 @@ def prepare(path: str, own: str = "") -> Answer:
         with contextlib.suppress(FileExistsError):
             os.makedirs(above, mode=0o755)
         if os.stat(above).st_mode & (modes.S_IWOTH | modes.S_ISVTX) == modes.S_IWOTH:
-            raise CommandError(
-                "failed", f"everybody may write in {above} and exchange what is made there; {SET_ANOTHER}"
-            )
+            why = f"everybody may write in {above} and exchange what is made there"
+            raise CommandError("failed", f"{why}; make it `chmod o-w`, or set another work_dir")
         os.makedirs(path, mode=0o700, exist_ok=True)
         probe = os.path.join(path, f".aorta-probe-{os.getpid()}")
         with open(probe, "wb") as file:
@@ -52,9 +50,16 @@ def prepare(path: str, own: str = "") -> Answer:
             with open(os.path.join(path, MARKER), "wb"):
                 pass
     except OSError as error:
-        raise CommandError("failed", f"the folder {path} cannot be written: {error.strerror}") from error
+        raise CommandError("failed", unwritable(path, error)) from error
     status = os.statvfs(path)
     return {"path": path, "free_bytes": status.f_bavail * status.f_frsize, "writable": True}
+
+
+def unwritable(path: str, error: OSError) -> str:
+    """Say that a folder cannot be made or written, and what helps."""
+    where = f" ({error.filename})" if error.filename and not str(error.filename).startswith(path) else ""
+    first = "free space there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+    return f"the folder {path} cannot be written: {error.strerror}{where}; {first}, or set another work_dir"
 
 
 def _is_own(folder: str, name: str, own: str) -> bool:

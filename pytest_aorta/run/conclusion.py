@@ -21,7 +21,7 @@ from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.gating import bare
 from pytest_aorta.run.products import Artifacts, Execution, Result
-from pytest_aorta.run.record import RunRecord, StageRecord, Verdict
+from pytest_aorta.run.record import NOT_UNDONE, RunRecord, StageRecord, Verdict
 
 NO_SOURCE = "—"
 PHASE_LOGS = {"test_build_rccl": "rccl", "test_run_benchmark": "benchmark"}
@@ -185,8 +185,9 @@ def _notes(record: RunRecord) -> Iterator[str]:
     for stage in record.stages.values():
         for note in stage.notes:
             yield f"{stage.name}: {note}"
-    if record.closing:
-        yield f"undone at the session's end: {'; '.join(record.closing)}"
+    yield from (entry for entry in record.closing if entry.startswith(NOT_UNDONE))
+    if undone := [entry for entry in record.closing if not entry.startswith(NOT_UNDONE)]:
+        yield f"undone at the session's end: {'; '.join(undone)}"
     if record.judgements:
         last = record.judgements[-1]
         failed = [stage.name for stage in last.stages if stage.outcome == "failed"]

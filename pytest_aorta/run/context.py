@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
@@ -70,6 +71,7 @@ class RunContext:
     _undo: list[tuple[str, Undo]] = field(default_factory=list)
     _connected: bool = False
     _inside: Fleet | None = None
+    _entered_at_s: float = 0.0
 
     @property
     def group(self) -> tuple[Host, ...]:
@@ -107,6 +109,11 @@ class RunContext:
         return self._inside or self.connect()
 
     @property
+    def inside_s(self) -> float:
+        """Seconds since the workload's place in containers was entered."""
+        return time.monotonic() - self._entered_at_s
+
+    @property
     def is_inside(self) -> bool:
         """Tell whether the workload lives in containers."""
         return self._inside is not None
@@ -120,6 +127,7 @@ class RunContext:
     def enter(self, inside: Fleet) -> None:
         """Have the workload live in containers from now on, whose node programs are these."""
         self._inside = inside
+        self._entered_at_s = time.monotonic()
 
     def ask(self, plan: Ask | Mapping[str, Ask]) -> Answers:
         """Ask hosts and require an answer of each.

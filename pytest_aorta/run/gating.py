@@ -274,5 +274,6 @@ def bare(reason: str) -> str:
 def _sentence(error: AortaError | OSError) -> str:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}; free space or permissions on this machine, then run again"
+        elsewhere = ", or set TMPDIR to another folder" if "temporary directory" in str(error) else ""
+        return f"{where}{error.strerror or error}; free space or permissions on this machine{elsewhere}, then run again"
     return str(error)

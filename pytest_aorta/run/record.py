@@ -18,6 +18,7 @@ from pytest_aorta.run.folder import RunFolder, read_regular
 from pytest_aorta.run.machine import Machine, hostname, is_here, start_ticks, this_machine
 from pytest_aorta.run.products import Product, revive
 
+NOT_UNDONE = "could not be undone: "
 Outcome = Literal["passed", "failed", "skipped", "interrupted"]
 Verdict = Literal["passed", "failed", "could_not_measure", "interrupted"]
 FailureKind = Literal["measured", "unmeasured"]
@@ -202,7 +203,7 @@ class RecordKeeper:
 
     def closed(self, done: tuple[str, ...], problems: tuple[str, ...]) -> None:
         """Note what the session's end undid because no teardown stage had, and what it could not."""
-        self.document.closing = (*done, *(f"could not be undone: {problem}" for problem in problems))
+        self.document.closing = (*done, *(NOT_UNDONE + problem for problem in problems))
         if problems and not self.document.uncleaned:
             self.not_cleaned(())
 

@@ -25,10 +25,16 @@ GIVEN_BACK = "ownership given back"
 
 
 def start_containers(
-    run: RunContext, facts: Mapping[str, Answer], work_dirs: Mapping[str, str], accelerator: Accelerator
+    run: RunContext,
+    facts: Mapping[str, Answer],
+    work_dirs: Mapping[str, str],
+    accelerator: Accelerator,
+    absent: Mapping[str, tuple[str, ...]],
 ) -> Mapping[str, str]:
     """Start the container of every host and the node program in it; say by host what is there."""
-    specs = {host: spec_of(run, host, answer, work_dirs[host], accelerator) for host, answer in facts.items()}
+    specs = {
+        host: spec_of(run, host, answer, work_dirs[host], accelerator, absent[host]) for host, answer in facts.items()
+    }
     run.on_teardown(f"{run.engine.name}: containers removed", run.engine.remove)
     described = run.engine.launch(run.fleet, specs)
     for host, text in described.items():
@@ -48,7 +54,27 @@ def plan(settings: Settings) -> Iterator[Step]:
         yield Step(host.name, "start the node program inside the container")
 
 
-def spec_of(run: RunContext, host: str, facts: Answer, work_dir: str, accelerator: Accelerator) -> Spec:
+def absent_devices(run: RunContext) -> dict[str, tuple[str, ...]]:
+    """Look which of the configured devices each host lacks."""
+    container = run.settings.config.container
+    wanted = [device.partition(":")[0] for device in container.runtime.args.devices] if container is not None else []
+    if not wanted or not run.settings.uses_container:
+        return {host.name: () for host in run.group}
+    answers = run.ask(Ask("stat", {"paths": wanted}))
+    return {
+        host: tuple(path for path in wanted if answer["files"][path]["kind"] == "absent")
+        for host, answer in answers.items()
+    }
+
+
+def spec_of(
+    run: RunContext,
+    host: str,
+    facts: Answer,
+    work_dir: str,
+    accelerator: Accelerator,
+    absent: tuple[str, ...],
+) -> Spec:
     """Say what the container of one host is started with."""
     container = _required(run.settings)
     args = container.runtime.args
@@ -62,7 +88,7 @@ def spec_of(run: RunContext, host: str, facts: Answer, work_dir: str, accelerato
         labels={RUN_LABEL: run.folder.run_id, STATE_LABEL: run.state_dir(host)},
         env=_public_environment(run),
         mounts=(*(_mount(volume) for volume in args.volumes), Mount(ours, ours)),
-        devices=_devices(args, facts, accelerator, _present(run, host)),
+        devices=_devices(args, facts, accelerator, absent),
         gpus=accelerator == "cuda",
         network=args.network,
         ipc=args.ipc,
@@ -81,18 +107,6 @@ def _required(settings: Settings) -> Container:
     if settings.config.container is None:
         raise ConfigError("this configuration has no container")
     return settings.config.container
-
-
-def _present(run: RunContext, host: str) -> frozenset[str]:
-    """Look which of the configured devices exist on a host; the stage for RDMA says which of them are missed."""
-    wanted = [device.partition(":")[0] for device in _required(run.settings).runtime.args.devices]
-    if not wanted:
-        return frozenset()
-    found = run.ask({host: Ask("stat", {"paths": wanted})})[host]["files"]
-    absent = [path for path in wanted if found[path]["kind"] == "absent"]
-    if absent:
-        log.warning("%s: no device %s", host, ", ".join(absent))
-    return frozenset(path for path in wanted if path not in absent)
 
 
 def _public_environment(run: RunContext) -> dict[str, str]:
@@ -114,9 +128,9 @@ def _mount(volume: str) -> Mount:
     return Mount(source, target or source, tuple(option for option in options.split(",") if option))
 
 
-def _devices(args: RuntimeArgs, facts: Answer, accelerator: Accelerator, present: frozenset[str]) -> tuple[str, ...]:
+def _devices(args: RuntimeArgs, facts: Answer, accelerator: Accelerator, absent: tuple[str, ...]) -> tuple[str, ...]:
     rocm = (*(("/dev/kfd",) if facts["kfd"] else ()), *(("/dev/dri",) if facts["dri"] else ()))
-    given = tuple(device for device in args.devices if device.partition(":")[0] in present)
+    given = tuple(device for device in args.devices if device.partition(":")[0] not in absent)
     fabric = () if accelerator == "cpu" else tuple(facts["infiniband"])
     return tuple(dict.fromkeys((*(rocm if accelerator == "rocm" else ()), *fabric, *given)))
 

@@ -13,8 +13,8 @@ from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, LogWindow
 from pytest_aorta.run.record import HostRecord
 from pytest_aorta.stages.checkout import plan_checkout, prepare_checkout
+from pytest_aorta.stages.container import absent_devices, start_containers
 from pytest_aorta.stages.container import plan as plan_containers
-from pytest_aorta.stages.container import start_containers
 from pytest_aorta.stages.examine import note_devices
 from pytest_aorta.stages.interpreter import plan_torch, require_torch
 from pytest_aorta.stages.kernel import unreadable
@@ -46,11 +46,12 @@ def launch_containers(run: RunContext) -> Containers:
         *_free_space(prepared),
     ]
     prepare_checkout(run)
-    launched = _containers(run, facts, work_dirs, accelerator)
+    absent = absent_devices(run)
+    launched = _containers(run, facts, work_dirs, accelerator, absent)
     if run.settings.suite == "single":  # with more nodes it is the next stage but one that asks
         require_torch(run)
-    unread = tuple(unreadable(run))
-    for note in unread:
+    notes = (*unreadable(run), *_without_configured(absent))
+    for note in notes:
         run.progress(note)
     clocks = run.ask(Ask("clock"))
     return Containers(
@@ -58,7 +59,7 @@ def launch_containers(run: RunContext) -> Containers:
         by_host=dict(launched),
         work_dirs=work_dirs,
         accelerator=accelerator,
-        notes=unread,
+        notes=notes,
         log_windows={
             host: LogWindow(boot_id=str(clock["boot_id"]), since_uptime_s=float(clock["uptime_s"]))
             for host, clock in clocks.items()
@@ -68,10 +69,14 @@ def launch_containers(run: RunContext) -> Containers:
 
 
 def _containers(
-    run: RunContext, facts: Mapping[str, Answer], work_dirs: Mapping[str, str], accelerator: Accelerator
+    run: RunContext,
+    facts: Mapping[str, Answer],
+    work_dirs: Mapping[str, str],
+    accelerator: Accelerator,
+    absent: Mapping[str, tuple[str, ...]],
 ) -> Mapping[str, str]:
     if run.settings.uses_container:
-        return start_containers(run, facts, work_dirs, accelerator)
+        return start_containers(run, facts, work_dirs, accelerator, absent)
     return run.engine.launch(run.fleet, {})
 
 
@@ -111,6 +116,16 @@ def _without_devices(settings: Settings, accelerator: Accelerator) -> Iterator[C
             reason="GPUs (accelerator auto became cpu: the head host has neither /dev/kfd nor /dev/nvidia*)",
             next_step="set accelerator to cpu if there should be none, else to rocm or cuda and look at the driver",
         )
+
+
+def _without_configured(absent: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Say which hosts lack devices that their containers were to have."""
+    for host, paths in absent.items():
+        if paths:
+            yield (
+                f"{host}: no device {', '.join(paths)}, which container.runtime.args.devices names; its container goes "
+                "without"
+            )
 
 
 def _require_distinct(run: RunContext, facts: Mapping[str, Answer]) -> None:

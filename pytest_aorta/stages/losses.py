@@ -13,6 +13,8 @@ from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.run.context import RunContext
 
 LOOK_SECONDS = 15
+STARTED_AT = 19  # which field of /proc/PID/stat, counted from the one after the name
+TICKS_A_SECOND = 100  # what Linux tells user space on all machines with GPUs
 ENDED = re.compile(r"no such container|is not running|container state improper", re.IGNORECASE)
 LONG_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
@@ -57,6 +59,16 @@ def _stood_still(lost: StoodStill) -> Loss:
     return Loss(None, str(lost), "rig", "keep pytest running (no Ctrl-Z, no sleep of its machine)")
 
 
+def _age_s(text: str) -> float | None:
+    """Give how long ago the first process of a container was started, from its /proc/1/stat and /proc/uptime."""
+    status, _, uptime = text.strip().rpartition("\n")
+    try:
+        started_ticks = int(status.rpartition(")")[2].split()[STARTED_AT])
+        return float(uptime.split()[0]) - started_ticks / TICKS_A_SECOND
+    except (ValueError, IndexError):
+        return None
+
+
 def _inside(run: RunContext, host: str) -> Loss:
     """Look at the container of a host that can still be asked."""
     container = run.settings.config.container
@@ -64,10 +76,13 @@ def _inside(run: RunContext, host: str) -> Loss:
     why = run.inside.loss(host) or LeaseLost(host, "the node program ended")
     if isinstance(why, StoodStill):
         return _stood_still(why)
-    answers = run.fleet.perform(
-        {host: Ask("run", {"argv": run.engine.argv(host, ["true"]), "timeout_s": LOOK_SECONDS}, LOOK_SECONDS + 5)}
-    )
+    look = run.engine.argv(host, ["cat", "/proc/1/stat", "/proc/uptime"])
+    answers = run.fleet.perform({host: Ask("run", {"argv": look, "timeout_s": LOOK_SECONDS}, LOOK_SECONDS + 5)})
     if host in answers and answers[host]["exit_code"] == 0:
+        age_s = _age_s(str(answers[host]["stdout"]))
+        if age_s is not None and age_s < run.inside_s:
+            said = f"{host}: its {name} was restarted {age_s:.0f} s ago, while the workload ran in it"
+            return Loss(host, said, "rig", f"who restarted it? Look at the engine on {host} (its events, its log)")
         said = f"{host}: in its {name}, {why.reason}"
         return Loss(host, said, "rig", f"who ended it? Look for the OOM killer on {host}")
     if host in answers:

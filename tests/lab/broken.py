@@ -115,6 +115,10 @@ def device_is_missing(cluster: Cluster, undo: ExitStack) -> None:
     cluster.configure_cluster(container={"runtime": {"args": {"devices": [RDMA_CM]}}})
 
 
+def device_is_noted(cluster: Cluster, output: str) -> None:
+    assert f"note: test_launch_container: node2: no device {RDMA_CM}, which container.runtime.args.devices" in output
+
+
 def torchrun_is_missing(cluster: Cluster, undo: ExitStack) -> None:
     fields = check_out(cluster, undo)
     for host, python in zip(cluster.lab.hosts, (sys.executable, "/usr/bin/python3"), strict=True):

@@ -74,6 +74,7 @@ ROWS = (
             stages="PPFSSSSSSSP", **RIG, hosts=("node2",),
             why={"rdma": rf"could not measure: node2: no {RDMA_CM}; load the RDMA driver there or .*"},
         ),
+        look=broken.device_is_noted,
     ),
     Row(
         "4b", "no torchrun in node2's container", broken.torchrun_is_missing,

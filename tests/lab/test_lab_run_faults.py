@@ -182,6 +182,19 @@ def test_container_killed(cluster: Cluster) -> None:
     cluster.assert_nothing_left()
 
 
+def test_container_restarted(cluster: Cluster) -> None:
+    second = cluster.lab.hosts[1]
+    configure_light(cluster, "--steps 100000 --step-ms 20", **SHORT)
+    caught = hold(cluster, ": trains$")
+    second.run(["docker", "restart", CONTAINER], check=True)
+    caught.release()
+    ending = caught.end()
+
+    assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", ["node2"], [])
+    assert re.search(rf"node2: its container {CONTAINER} was restarted \d+ s ago, while the w", ending.sentence)
+    cluster.assert_nothing_left()
+
+
 def test_daemon_stopped_during(cluster: Cluster) -> None:
     """It takes its containers with it, and cannot remove what is left of them."""
     second = cluster.lab.hosts[1]

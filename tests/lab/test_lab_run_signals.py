@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_aorta.table import stages_of
+from tests.lab import faults
 from tests.lab.cluster import CHECKOUT, CONTAINER, Cluster
 from tests.lab.conftest import python_folders
 from tests.lab.fault_runs import Caught, configure_light, end_children, frozen, hold, left_soon
@@ -84,6 +85,25 @@ def test_sigterm_with_a_paused_container(cluster: Cluster) -> None:
 
     assert (ending.code, ending.verdict) == (2, "interrupted")
     assert cluster.record()["uncleaned"] == []
+    cluster.assert_nothing_left()
+
+
+def test_sigterm_with_a_dead_daemon(cluster: Cluster) -> None:
+    """The last lines say what could not be removed, where, and what removes it later."""
+    configure_light(cluster, "--steps 100000 --step-ms 20")
+    caught = hold(cluster, MIDST["test_run_benchmark"])
+    with faults.kill_docker(cluster.lab.hosts[1]):
+        caught.release()
+        caught.child.send_signal(signal.SIGTERM)
+        ending = caught.end()
+
+    assert (ending.code, ending.verdict) == (2, "interrupted")
+    assert cluster.record()["uncleaned"] == ["node2"]
+    assert "\nnote: could not be undone: docker: containers removed: could not remove the container: node2: Cannot" in (
+        ending.output
+    )
+    assert f"node2; run `aorta clean {cluster.folder.name}` when it answers again" in ending.output
+    cluster.aorta("clean", code=0)
     cluster.assert_nothing_left()
 
 

@@ -204,6 +204,12 @@ def test_a_read_only_folder_is_named(lab: Lab, host: Host, source: Path) -> None
         )
 
 
+def test_a_read_only_home_is_named_with_what_helps(lab: Lab, host: Host) -> None:
+    wanted = r"^node1: the folder \S+/\.aorta/state cannot be written: Read-only .*; .* set another work_dir$"
+    with faults.protect_folder(host, "/root"), pytest.raises(FleetError, match=wanted):
+        Fleet({"node1": transport(lab, "node1")}).open({"node1": STATE_DIR})
+
+
 def test_what_was_sent_before_the_link_broke_is_not_sent_again(lab: Lab, host: Host, tmp_path: Path) -> None:
     source = tmp_path / "large"
     source.write_bytes(os.urandom(1_500_000))
