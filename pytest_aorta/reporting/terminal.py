@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_aorta.checks import Check
@@ -110,13 +110,18 @@ def summary(view: RunView) -> tuple[str, ...]:
     lines += [f"note: {one_line(note, _MAX_LINE_CHARS)}" for note in view.notes[:_MAX_NOTES]]
     if len(view.notes) > _MAX_NOTES:
         lines.append(f"note: and {len(view.notes) - _MAX_NOTES} more in the report")
-    if view.next_step:
-        lines.append(f"next: {one_line(view.next_step, _MAX_LINE_CHARS)}")
-    if view.drain:
-        lines.append(f"drain, in a Slurm cluster: {view.drain}")
+    lines += [f"{label}: {text}" for label, text in what_to_do(view)]
     room = MAX_SUMMARY_LINES - len(lines)
     lines += [f"{one_line(label)}: {one_line(path)}" for label, path in view.paths[:room]]
     return tuple(lines)
+
+
+def what_to_do(view: RunView) -> Iterator[tuple[str, str]]:
+    """Give (label, text) of the next step and of the command that drains the hosts at fault."""
+    if view.next_step:
+        yield "next", one_line(view.next_step, _MAX_LINE_CHARS)
+    if view.drain:
+        yield "drain, in a Slurm cluster", view.drain
 
 
 def hint_text(hint: Hint, next_step: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 
 from pytest_aorta.reporting.model import RunView, StageRow, without_cause
-from pytest_aorta.reporting.terminal import Cadence, headline, stamped, summary
+from pytest_aorta.reporting.terminal import Cadence, headline, stamped, summary, what_to_do
 from pytest_aorta.reporting.text import one_line, show_seconds
 
 _REDRAW_PERIOD_S = 0.1
@@ -154,11 +154,11 @@ def speaks_for_stages(reporter: pytest.TerminalReporter) -> bool:
 
 
 def write_summary(reporter: pytest.TerminalReporter, view: RunView) -> None:
-    """Write the run's summary: at most 25 lines, with -q the verdict and the next step, with -qq nothing."""
+    """Write the run's summary: at most 25 lines, with -q the verdict and what to do, with -qq nothing."""
     if reporter.verbosity < -1:
         return
     if reporter.verbosity == -1:
-        lines = [headline(view), *([f"next: {one_line(view.next_step)}"] if view.next_step else [])]
+        lines = [headline(view), *(f"{label}: {text}" for label, text in what_to_do(view))]
         reporter.ensure_newline()
     else:
         lines = list(summary(view))

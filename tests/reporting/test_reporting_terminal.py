@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_aorta.checks import Bound, Check
 from pytest_aorta.reporting.model import RunView, StageRow
 from pytest_aorta.reporting.terminal import Cadence, Pulse, headline, progress_text, stamped, summary
@@ -50,6 +52,7 @@ def test_summary_names_verdict_gates_cause_next_step_and_paths_failed_gates_firs
         next_step="look",
         not_judged=("kernel log",),
         paths=(("report", "aorta_reports/aorta_single.html"),),
+        drain="scontrol update nodename=a state=drain",
     )
     assert summary(view) == (
         "FAILED: 1 of 2 gates failed",
@@ -59,6 +62,7 @@ def test_summary_names_verdict_gates_cause_next_step_and_paths_failed_gates_firs
         "  passed     gate_1   20.00 ms (max 10 ms)",
         "not judged: kernel log",
         "next: look",
+        "drain, in a Slurm cluster: scontrol update nodename=a state=drain",
         "report: aorta_reports/aorta_single.html",
     )
 
@@ -95,3 +99,9 @@ def test_summary_without_gates_is_short() -> None:
     view = RunView("r", "aorta_single", "could_not_measure", "no host answered")
     assert summary(view) == ("COULD NOT MEASURE: no host answered",)
     assert headline(view) == "COULD NOT MEASURE: no host answered"
+
+
+def test_what_the_sentence_names_already_is_not_told_again() -> None:
+    view = RunView("r", "aorta_single", "passed", "no gate was judged; not judged: thresholds (off)")
+    lines = summary(replace(view, not_judged=("thresholds (off)", "kernel log")))
+    assert [line for line in lines if line.startswith("not judged")] == ["not judged: kernel log"]
