@@ -24,5 +24,9 @@ class Bare:
     def rouse(self, hosts: Iterable[str]) -> None:
         """Do nothing."""
 
+    def revive(self, hosts: Iterable[str]) -> Mapping[str, str]:
+        """Do nothing."""
+        return {}
+
     def remove(self) -> None:
         """Do nothing."""

@@ -44,6 +44,10 @@ class Engine(Protocol):
         """
         ...
 
+    def revive(self, hosts: Iterable[str]) -> Mapping[str, str]:
+        """Start what `launch` made once more on hosts where it was ended; gives why not, where it cannot be."""
+        ...
+
     def remove(self) -> None:
         """Remove what `launch` started, unless the lifetime keeps it; harmless when called again.
 

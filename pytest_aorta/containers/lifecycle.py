@@ -68,6 +68,13 @@ class Containers:
         if self._lifetime != "no_launch":
             self._driver.go_on({host: self._ids[host] for host in hosts if host in self._ids})
 
+    def revive(self, hosts: Iterable[str]) -> Mapping[str, str]:
+        """Start what was made once more on hosts where it was ended."""
+        wanted = list(hosts)
+        foreign = {host: "this run did not start its container" for host in wanted if host not in self._made}
+        started = self._driver.start({host: self._made[host] for host in wanted if host in self._made})
+        return {**foreign, **started.failed}
+
     def remove(self) -> None:
         """Remove what `launch` started, unless the lifetime keeps it; harmless when called again."""
         left = self._take_back()

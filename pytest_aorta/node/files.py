@@ -82,7 +82,9 @@ def remove(path: str) -> Answer:
     try:
         shutil.rmtree(path)
     except OSError as error:
-        raise CommandError("failed", f"{path} cannot be removed: {error.strerror} ({error.filename})") from error
+        is_foreign = error.errno in (errno.EACCES, errno.EPERM)
+        whose = "; what a container wrote as root in it only root may remove: do so by hand" if is_foreign else ""
+        raise CommandError("failed", f"{path} cannot be removed: {error.strerror} ({error.filename}){whose}") from error
     return {"removed": True}
 
 

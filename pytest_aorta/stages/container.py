@@ -159,14 +159,18 @@ def _enter(run: RunContext, work_dirs: Mapping[str, str]) -> None:
         program.chmod(0o644)
         run.fleet.send(program, programs)
     _require_visible(run, programs)
-    (python, *_) = python_command(run.settings)
-    inside = Fleet(
-        {host: InsideTransport(run.fleet, host, run.engine.argv, path, python) for host, path in programs.items()},
-        lease_seconds=run.settings.config.lease_seconds,
-    )
+    inside = _inside(run, programs)
     run.on_teardown("node programs in the containers ended", inside.close)
     inside.open({host: f"{path}/inside.node" for host, path in work_dirs.items()})
     run.enter(inside)
+
+
+def _inside(run: RunContext, programs: Mapping[str, str]) -> Fleet:
+    (python, *_) = python_command(run.settings)
+    return Fleet(
+        {host: InsideTransport(run.fleet, host, run.engine.argv, path, python) for host, path in programs.items()},
+        lease_seconds=run.settings.config.lease_seconds,
+    )
 
 
 def _require_visible(run: RunContext, programs: Mapping[str, str]) -> None:
@@ -195,15 +199,39 @@ def _require_visible(run: RunContext, programs: Mapping[str, str]) -> None:
 
 
 def _give_back(run: RunContext, work_dirs: Mapping[str, str], owners: Mapping[str, tuple[int, int]]) -> None:
-    """Give what the workload wrote as another user to the login user of each host."""
+    """Give what the workload wrote as another user to the login user of each host.
+
+    Only who wrote it may do so, so a container that was ended meanwhile is started once more.
+    """
     paths = {host: [path] for host, path in work_dirs.items()}
     if run.settings.config.aorta_path is not None:
         for given in paths.values():
             given.append(run.settings.config.container_mount_path)
-    run.inside.perform(
-        {
-            host: Ask("give", {"paths": paths[host], "uid": uid, "gid": gid}, timeout_s=GIVE_SECONDS)
-            for host, (uid, gid) in owners.items()
-            if uid != 0
-        }
-    ).or_raise()
+    asks = {
+        host: Ask("give", {"paths": paths[host], "uid": uid, "gid": gid}, timeout_s=GIVE_SECONDS)
+        for host, (uid, gid) in owners.items()
+        if uid != 0
+    }
+    ended = [host for host in asks if run.inside.loss(host) is not None and run.fleet.loss(host) is None]
+    answers = run.inside.perform({host: ask for host, ask in asks.items() if host not in ended})
+    failed = {**answers.failed, **_give_again(run, {host: asks[host] for host in ended}, work_dirs)}
+    if failed:
+        raise FleetError(failed)
+
+
+def _give_again(run: RunContext, asks: Mapping[str, Ask], work_dirs: Mapping[str, str]) -> dict[str, HostError]:
+    """Ask containers that are started again for it; gives what failed."""
+    failed: dict[str, HostError] = {}
+    for host, why in run.engine.revive(asks).items():
+        said = f"what its container wrote as root stays root's: it has ended and cannot be started again ({why})"
+        failed[host] = CommandFailed(host, said)
+    hosts = [host for host in asks if host not in failed]
+    if not hosts:
+        return failed
+    again = _inside(run, {host: f"{work_dirs[host]}/{NAME}" for host in hosts})
+    try:
+        failed |= again.open_reachable({host: f"{work_dirs[host]}/again.node" for host in hosts})
+        failed |= again.perform({host: asks[host] for host in hosts if host not in failed}).failed
+    finally:
+        again.close()
+    return failed

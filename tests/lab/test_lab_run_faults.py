@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.lab import faults
+from tests.lab.broken import USER_ID
 from tests.lab.cluster import CHECKOUT, CONTAINER, Cluster
 from tests.lab.conftest import python_folders
 from tests.lab.fault_runs import (
@@ -179,6 +180,24 @@ def test_container_killed(cluster: Cluster) -> None:
     assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", ["node2"], [])
     assert f"node2: its container {CONTAINER} ended while the workload ran in it (Container " in ending.sentence
     assert caught.trace_files() == ["rank0", "rank1"]
+    cluster.assert_nothing_left()
+
+
+def test_container_killed_under_a_user_who_is_not_root(cluster: Cluster) -> None:
+    """What it wrote as root is given back all the same."""
+    for host in cluster.lab.hosts:
+        host.run(["sh", "-c", "chgrp lab /run/docker.sock && chmod g+rw /run/docker.sock"], check=True)
+    second = cluster.lab.hosts[1]
+    configure_light(cluster, "--steps 100000 --step-ms 20 --early-traces", username="lab", **SHORT)
+    caught = hold(cluster, ": trains$")
+    wait_until(lambda: all(list(host.path(CHECKOUT).rglob("*.json")) for host in cluster.lab.hosts), "traces", 10)
+    second.run(["docker", "kill", CONTAINER], check=True)
+    caught.release()
+    ending = caught.end()
+
+    assert ending.letters[-1] == "P", ending
+    owners = {path.stat().st_uid for host in cluster.lab.hosts for path in host.path(CHECKOUT).rglob("out/**/*")}
+    assert owners == {USER_ID}
     cluster.assert_nothing_left()
 
 
