@@ -51,7 +51,7 @@ P = TypeVar("P", bound=Product)
 MAX_STEP_HOSTS = 8
 MAX_STEPS = 400
 GIB = 1024**3
-_FACTS_OF_THE_MOMENT = frozenset({"hostname", "wall_ns", "uptime_s", "boot_id", "group_ids"})
+_FACTS_OF_THE_MOMENT = frozenset({"hostname", "wall_ns", "uptime_s", "boot_id", "group_ids", "pid_namespace"})
 _GIT = "git:"
 _NOT_ENFORCED = "enforce_thresholds=false"
 _RANK = re.compile(r"\brank=(?P<rank>\d+)\)$")

@@ -11,9 +11,11 @@ from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.reporting.json_report import blamed_hosts, write_text
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.folder import read_regular
+from pytest_aorta.stages.kernel import as_text, lines_of
 
 DEVICES_SECONDS = 20
 TOOL_SECONDS = 60
+BOOT_LINES = 5000
 # By the fact that says that the tool has something to say; the output stands beside the facts under the tool's name.
 TOOLS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "nvidia": (("nvidia-smi", "-q"),),
@@ -29,7 +31,7 @@ def note_devices(run: RunContext) -> None:
 
 
 def look_again(run: RunContext) -> None:
-    """Read the counters and ask the vendor's tools on every host that failed on the cluster's account.
+    """Read counters and kernel log and ask the vendor's tools on every host that failed on the cluster's account.
 
     What cannot be kept is told in the log: cleaning up must go on.
     """
@@ -45,14 +47,19 @@ def _look(run: RunContext) -> None:
     answers = run.fleet.perform({host: Ask("devices", timeout_s=DEVICES_SECONDS) for host in failing})
     for host, answer in answers.items():
         run.folder.write_document(run.folder.devices(host, after=True), answer)
+    if run.settings.config.kernel_log.enabled:
+        asks = dict.fromkeys(answers, Ask("kernel_log", {"max_lines": BOOT_LINES}, timeout_s=TOOL_SECONDS))
+        for host, answer in run.fleet.perform(asks).items():
+            text = scrub(as_text(lines_of(answer)), run.folder.secrets)
+            write_text(run.folder.tools(host) / "kernel-since-boot.txt", text)
     plans = {host: tuple(_tools(run, host)) for host in answers}
     for place in range(max(map(len, plans.values()), default=0)):
         argvs = {host: tools[place] for host, tools in plans.items() if place < len(tools)}
-        asks = {
+        commands = {
             host: Ask("run", {"argv": list(argv), "timeout_s": TOOL_SECONDS}, timeout_s=TOOL_SECONDS + 5)
             for host, argv in argvs.items()
         }
-        for host, answer in run.fleet.perform(asks).items():
+        for host, answer in run.fleet.perform(commands).items():
             said = scrub(str(answer["stdout"]) or str(answer["stderr"]), run.folder.secrets)
             write_text(run.folder.tools(host) / f"{'-'.join(argvs[host]).replace('--', '')}.txt", said)
             log.info("%s: %s: %d characters kept for the host's evidence", host, " ".join(argvs[host]), len(said))

@@ -86,9 +86,8 @@ def _judge_host(
             _check(host, "failed", f"{host} rebooted during the run", "find out why: console log, power, panic")
         )
         return
-    lines = [Line(float(e["stamp_s"]), e["facility"], e["level"], e["text"]) for e in answer["lines"]]
-    text = "".join(f"[{line.stamp_s:.6f}] {line.facility}.{line.level} {line.text}\n" for line in lines)
-    write_text(run.folder.kernel_log(host), text)
+    lines = lines_of(answer)
+    write_text(run.folder.kernel_log(host), as_text(lines))
     if answer["status"] != "read":
         why = UNREAD.get(str(answer["status"]), "dmesg failed") + (f" ({answer['why']})" if answer.get("why") else "")
         found.checks.append(_incomplete(run, host, why))
@@ -107,6 +106,16 @@ def _judge_host(
         found.checks.append(_check(host, "failed", f"{host}: kernel log: {listed}{more}", step))
     elif answer["status"] == "read":
         log.info("%s: kernel log clean since launch (%d lines)", host, len(lines))
+
+
+def lines_of(answer: Answer) -> list[Line]:
+    """Give the lines of a kernel log that a host told."""
+    return [Line(float(e["stamp_s"]), e["facility"], e["level"], e["text"]) for e in answer["lines"]]
+
+
+def as_text(lines: Sequence[Line]) -> str:
+    """Write a kernel log as text, a line each."""
+    return "".join(f"[{line.stamp_s:.6f}] {line.facility}.{line.level} {line.text}\n" for line in lines)
 
 
 def _warned(host: str, findings: Sequence[Finding]) -> Iterator[Check]:

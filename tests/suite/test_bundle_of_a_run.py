@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import socket
+import subprocess
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -64,6 +65,8 @@ def test_a_host_that_fails_is_drained_by_a_printed_command_and_its_evidence_is_p
         packed = {name.removeprefix(f"evidence/{host}/") for name in archive.namelist() if name.startswith("evidence/")}
         assert {PurePosixPath(name).suffix for name in packed} <= {".txt", ".json", ".log"}  # no page, no markup
         assert {"summary.txt", "facts.json", "devices-before.json", "devices-after.json"} <= packed
+        has_log = subprocess.run(["dmesg"], capture_output=True, check=False).returncode == 0
+        assert ("kernel-since-boot.txt" in packed) == has_log
         assert archive.read("failing_nodes.txt").decode() == f"{host}\n"
 
 
