@@ -6,7 +6,7 @@ import posixpath
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pytest_aorta.errors import FleetError, HostError, LeaseLost, TimedOut, Unreachable
@@ -137,6 +137,12 @@ class Fleet:
     def silent(self) -> dict[str, float]:
         """Give the hosts that left a ping unanswered until the next one was due, with the seconds of their silence."""
         return dict(self._silent_s)
+
+    def give_up(self, hosts: Iterable[str], why: str) -> None:
+        """Ask nothing of hosts any more that are down or cut off, without waiting for that to be certain."""
+        for host in hosts:
+            if (channel := self._channels.get(host)) is not None:
+                channel.lose(why, is_cut=True)
 
     def send(self, local: Path, remote: Mapping[str, str] | str, timeout_s: float = COPY_TIMEOUT_S) -> None:
         """Copy a file to hosts: to all of them when `remote` is one path.

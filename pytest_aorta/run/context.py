@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -119,10 +119,17 @@ class RunContext:
         return self._inside is not None
 
     def rouse(self) -> None:
-        """Have what stands still inside of containers go on where somebody paused them, so that it can be ended."""
-        if self._inside is not None:
-            silent = self._inside.perform(Ask("ping", timeout_s=ANSWER_SECONDS)).failed
-            self.engine.rouse(host for host, why in silent.items() if isinstance(why, TimedOut))
+        """Have what stands still inside of containers go on where somebody paused them, so that it can be ended.
+
+        Once the run is interrupted, hosts that say nothing at all are given up: their leases end what runs there.
+        """
+        if not self._connected:
+            return
+        still = _silent(self._inside or self.fleet, self.fleet.hosts)
+        silent = _silent(self.fleet, still)
+        if silent and self.interruption.received is not None:
+            self.fleet.give_up(silent, f"nothing was heard from it for {2 * ANSWER_SECONDS} s")
+        self.engine.rouse(host for host in still if host not in silent)
 
     def enter(self, inside: Fleet) -> None:
         """Have the workload live in containers from now on, whose node programs are these."""
@@ -212,6 +219,12 @@ class RunContext:
 
     def _lost(self) -> dict[str, LeaseLost]:
         return {host: loss for host in self.fleet.hosts if (loss := self.fleet.loss(host)) is not None}
+
+
+def _silent(fleet: Fleet, hosts: Iterable[str]) -> list[str]:
+    """Give the hosts whose node program is not known to be gone and says nothing."""
+    failed = fleet.perform({host: Ask("ping", timeout_s=ANSWER_SECONDS) for host in hosts}).failed
+    return [host for host, why in failed.items() if isinstance(why, TimedOut)]
 
 
 def _hosts_of(error: Exception) -> dict[str, str]:

@@ -14,9 +14,10 @@ from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, Execution, Fabric, Rccl, Status, WorkloadTree
 from pytest_aorta.stages.command import environment, num_channels, rendezvous_address, workload_command
-from pytest_aorta.stages.failures import first_causes
+from pytest_aorta.stages.failures import KILLED, first_causes
 from pytest_aorta.stages.kernel import scan
 from pytest_aorta.stages.losses import losses_of
+from pytest_aorta.stages.memory import why_killed
 from pytest_aorta.stages.phase import Phase, bring_logs, follow, start_phase, stop_phase
 from pytest_aorta.stages.rendezvous import choose_port, was_taken
 from pytest_aorta.stages.search import floor_ns, search
@@ -162,7 +163,8 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
         if cause.is_refusal:
             found.append(_bad(cause.said, phase, _after_refusal(settings, accelerator), fault="config"))
         elif cause.is_own or not phase.lost:  # else it died of a host that was lost
-            found.append(_bad(cause.said, phase, f"read {logs[phase.hosts.index(host)]}", host))
+            limit = why_killed(run, host) if KILLED in cause.said else ""
+            found.append(_bad(cause.said + limit, phase, f"read {logs[phase.hosts.index(host)]}", host))
     found += [_bad(lost.said, phase, lost.next_step, lost.host, lost.fault) for lost in losses_of(run, phase.lost)]
     yield from found
     if phase.given_up:

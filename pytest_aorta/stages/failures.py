@@ -40,6 +40,7 @@ _FOLLOWERS_CODES = frozenset({1, -6})
 _ENDED_BY_TORCHRUN = frozenset({-15, 143})
 _MAX_WORDS_CHARS = 300
 REFUSED = 2
+KILLED = "was ended by SIGKILL"
 
 
 @dataclass(slots=True)

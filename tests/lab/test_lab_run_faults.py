@@ -6,6 +6,7 @@ After each: the run says which host and why, nothing of ours runs anywhere, and 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,6 +199,27 @@ def test_container_killed_under_a_user_who_is_not_root(cluster: Cluster) -> None
     assert ending.letters[-1] == "P", ending
     owners = {path.stat().st_uid for host in cluster.lab.hosts for path in host.path(CHECKOUT).rglob("out/**/*")}
     assert owners == {USER_ID}
+    cluster.assert_nothing_left()
+
+
+def test_container_out_of_memory(cluster: Cluster) -> None:
+    """The limit of its container ends a rank, which only the control group tells."""
+    waits = "echo trains; while [ ! -e /mnt/eat ]; do sleep 0.1; done; exec {python} -c 'bytearray(300 << 20)'"
+    command = ["sh", "-c", waits.format(python=sys.executable)]
+    workload = {"command": command, "traces": "out/torch_profiler/*/*", "launcher": "none"}
+    configure_light(cluster, **SHORT, workload=workload, kernel_log={"enabled": False})
+    caught = hold(cluster, ": trains$")
+    second = cluster.lab.hosts[1]
+    second.run(["docker", "update", "--memory=64m", "--memory-swap=64m", CONTAINER], check=True)
+    second.path(f"{CHECKOUT}/eat").touch()
+    caught.release()
+    ending = caught.end()
+
+    assert (ending.hosts, ending.failing) == (["node2"], [])
+    assert (
+        "node2: the workload was ended by SIGKILL: its container's memory limit of 64 MiB was reached"
+        in ending.sentence
+    )
     cluster.assert_nothing_left()
 
 

@@ -107,6 +107,23 @@ def test_sigterm_with_a_dead_daemon(cluster: Cluster) -> None:
     cluster.assert_nothing_left()
 
 
+def test_sigterm_while_a_host_is_dead(cluster: Cluster) -> None:
+    """It is not waited for in vain, and the other one is clean."""
+    first, second = cluster.lab.hosts
+    configure_light(cluster, "--steps 100000 --step-ms 20")
+    caught = hold(cluster, MIDST["test_run_benchmark"])
+    with faults.power_off(second):
+        caught.release()
+        caught.child.send_signal(signal.SIGTERM)
+        ending = caught.end()
+        assert cluster.left_on(first) == []
+
+    assert (ending.code, ending.verdict, ending.fault, ending.failing) == (2, "interrupted", "none", [])
+    assert cluster.record()["uncleaned"] == ["node2"]
+    cluster.aorta("clean", code=0)
+    cluster.assert_nothing_left()
+
+
 def test_pytest_stands_still(cluster: Cluster) -> None:
     """As after Ctrl-Z, or a night with a closed lid: no host is to blame, and nothing is left there."""
     configure_light(cluster, "--steps 100000 --step-ms 20", lease_seconds=5)

@@ -106,6 +106,31 @@ def test_hashed_names_and_ports_are_known(lab: Lab, host: Host, home: Path, seco
     assert is_known(f"[{host.address}]:{second_port}", known)
 
 
+def test_hosts_with_addresses_of_version_6(lab: Lab, tmp_path: Path) -> None:
+    prefix = f"fd12:3456:{lab.plan.number}"
+    addresses = [f"{prefix}::{number}" for number in (11, 12)]
+    ours = ["ip", "-6", "address", "add", f"{prefix}::1/64", "dev", lab.plan.link, "nodad"]
+    subprocess.run(ours, check=True)
+    try:
+        for host, address in zip(lab.hosts, addresses, strict=True):
+            host.run(["ip", "-6", "address", "add", f"{address}/64", "dev", "eth0", "nodad"], check=True)
+        source = tmp_path / "source"
+        source.write_text("over six")
+        with opened(lab, *addresses, known_hosts=str(tmp_path / "known"), policy="accept-new") as fleet:
+            connection = fleet.perform(Ask("run", {"argv": ["sh", "-c", "echo $SSH_CONNECTION"]})).or_raise()
+            assert [answer["stdout"].split()[0] for answer in connection.values()] == [f"{prefix}::1"] * 2
+            fleet.send(source, "/tmp/six")
+            assert all(host.path("/tmp/six").read_text() == "over six" for host in lab.hosts)
+            port = fleet.perform({addresses[0]: Ask("offer")}).or_raise()[addresses[0]]["port"]
+            reach = Ask("reach", {"address": addresses[0], "port": port})
+            answer = fleet.perform({addresses[1]: reach}).or_raise()[addresses[1]]
+            assert (answer["why"], answer["peer"]) == ("", addresses[0])
+    finally:
+        subprocess.run([word.replace("add", "del") if word == "add" else word for word in ours[:-1]], check=True)
+        for host, address in zip(lab.hosts, addresses, strict=True):
+            host.run(["ip", "-6", "address", "del", f"{address}/64", "dev", "eth0"])
+
+
 @pytest.fixture
 def second_port(host: Host) -> Iterator[int]:
     port, pid_file = 2200, "/run/sshd-second.pid"
