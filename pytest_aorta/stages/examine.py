@@ -61,7 +61,7 @@ def _look(run: RunContext) -> None:
         }
         for host, answer in run.fleet.perform(commands).items():
             said = scrub(str(answer["stdout"]) or str(answer["stderr"]), run.folder.secrets)
-            write_text(run.folder.tools(host) / f"{'-'.join(argvs[host]).replace('--', '')}.txt", said)
+            write_text(run.folder.tools(host) / f"{'-'.join(word.lstrip('-') for word in argvs[host])}.txt", said)
             log.info("%s: %s: %d characters kept for the host's evidence", host, " ".join(argvs[host]), len(said))
 
 

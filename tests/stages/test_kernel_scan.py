@@ -1,0 +1,78 @@
+"""The kernel-log scan and the last look at hosts, of hosts that answer from a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_aorta.checks import Check
+from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.fleet.scripted import Reply, ScriptedTransport
+from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.products import LogWindow
+from pytest_aorta.run.record import StageRecord
+from pytest_aorta.stages.examine import look_again
+from pytest_aorta.stages.kernel import scan
+from tests.run.test_context import context
+
+XID_94 = "NVRM: Xid (PCI:0000:c1:00): 94, pid=1, name=python, Contained"
+XID_79 = "NVRM: Xid (PCI:0000:c1:00): 79, pid=1, GPU has fallen off the bus."
+STALL = "nfs: server 10.0.0.1 not responding, still trying"
+
+
+def kernel_log(*texts: str) -> dict[str, Any]:
+    lines = [{"stamp_s": float(i), "facility": "kern", "level": "err", "text": text} for i, text in enumerate(texts)]
+    return {"status": "read", "boot_id": "b", "lines": lines, "dropped": 0}
+
+
+@pytest.fixture
+def hosts() -> dict[str, ScriptedTransport]:
+    return {
+        "a": ScriptedTransport([Reply("kernel_log", kernel_log(XID_94, STALL, XID_79), times=0)]),
+        "b": ScriptedTransport([Reply("kernel_log", kernel_log("usb 1-1: new device"), times=0)]),
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path, hosts: dict[str, ScriptedTransport]) -> Iterator[RunContext]:
+    fleet = Fleet(dict(hosts))
+    fleet.open(dict.fromkeys(hosts, "/state"))
+    yield context(tmp_path, fleet)
+    fleet.close()
+
+
+def test_what_only_warns_is_one_check_of_its_host_beside_what_is_fatal(run: RunContext) -> None:
+    windows = dict.fromkeys(("a", "b"), LogWindow(boot_id="b", since_uptime_s=0.0))
+    fatal, warned = sorted(scan(run, windows, "cpu", None).checks, key=lambda check: check.state)
+    assert (fatal.state, fatal.label) == ("failed", "[evidence] (host=a, check=kernel_log)")
+    assert "Xid (PCI:0000:c1:00): 79" in fatal.reason
+    assert (warned.state, warned.label) == ("warned", "[evidence] (host=a, check=kernel_log_warnings)")
+    assert (warned.host, warned.subtest) == ("a", False)
+    assert "nv_xid_ecc: " in warned.reason
+    assert "nfs_stall: " in warned.reason
+    assert warned.next_step == "a: restart job: Xid 94: contained memory error, one job was killed"
+
+
+def test_a_host_that_failed_is_looked_at_again_and_no_other(
+    run: RunContext, hosts: dict[str, ScriptedTransport]
+) -> None:
+    run.folder.write_document(run.folder.facts("a"), {"nvidia": ["/dev/nvidia0"], "kfd": False})
+    hosts["a"].replies += [
+        Reply("devices", {"machine": {}, "pci": [], "counters": {"x": 1}}),
+        Reply("run", {"exit_code": 0, "stdout": "Serial Number : 165\n", "stderr": ""}),
+    ]
+    bad = Check(label="x", state="failed", host="a", reason="bad")
+    rig = Check(label="y", state="failed", host="b", reason="not reached", fault="rig")
+    run.record.stage(StageRecord(name="test_run_benchmark", outcome="failed", checks=(bad, rig)))
+
+    look_again(run)
+
+    assert '"x": 1' in run.folder.devices("a", after=True).read_text("utf-8")
+    kept = {path.name: path.read_text("utf-8") for path in run.folder.tools("a").iterdir()}
+    assert kept["nvidia-smi-q.txt"] == "Serial Number : 165\n"
+    assert "Xid (PCI:0000:c1:00): 79" in kept["kernel-since-boot.txt"]
+    assert [ask.args["argv"] for ask in hosts["a"].asked if ask.do == "run"] == [["nvidia-smi", "-q"]]
+    assert hosts["b"].asked == []
