@@ -65,15 +65,16 @@ class Containers:
 
     def rouse(self, hosts: Iterable[str]) -> None:
         """Have the containers of hosts go on should somebody have paused them."""
-        if self._lifetime != "no_launch":
-            self._driver.go_on({host: self._ids[host] for host in hosts if host in self._ids})
+        ids = {host: self._ids[host] for host in hosts if host in self._ids}
+        if ids and self._lifetime != "no_launch":  # before a launch the driver knows no hosts
+            self._driver.go_on(ids)
 
     def revive(self, hosts: Iterable[str]) -> Mapping[str, str]:
         """Start what was made once more on hosts where it was ended."""
         wanted = list(hosts)
         foreign = {host: "this run did not start its container" for host in wanted if host not in self._made}
-        started = self._driver.start({host: self._made[host] for host in wanted if host in self._made})
-        return {**foreign, **started.failed}
+        made = {host: self._made[host] for host in wanted if host in self._made}
+        return {**foreign, **self._driver.start(made).failed} if made else foreign
 
     def remove(self) -> None:
         """Remove what `launch` started, unless the lifetime keeps it; harmless when called again."""
