@@ -282,6 +282,7 @@ def test_a_host_that_allows_one_session_says_so(lab: Lab, host: Host, source: Pa
     try:
         with pytest.raises(FleetError, match=r"opens no further session .*MaxSessions"), opened(lab) as fleet:
             fleet.send(source, "/tmp/there")
+        wait_clean(host)
     finally:
         with faults.stop_sshd(host):
             config.unlink()
