@@ -13,6 +13,8 @@ Action = Literal["none", "restart job", "reset GPU", "reboot", "drain", "replace
 SEVERITIES: tuple[Severity, ...] = ("fatal", "degrade", "note")
 ACTIONS: tuple[Action, ...] = ("replace", "drain", "reboot", "reset GPU", "check cable", "restart job", "none")
 """Severities and actions, the gravest first."""
+RESTART_JOB: Action = "restart job"
+"""The machine is fine: the job's own fault, or the job was hit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_aorta.checks import Check
+from pytest_aorta.checks import Account, Check
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.kernel_log.judge import Finding, Line, judge
+from pytest_aorta.kernel_log.verdict import RESTART_JOB
 from pytest_aorta.reporting.json_report import write_text
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.evidence import WARNINGS
@@ -83,7 +84,7 @@ def _judge_host(
     if answer["boot_id"] != window.boot_id:
         found.num_notes = None
         found.checks.append(
-            _check(host, "failed", f"{host} rebooted during the run", "find out why: console log, power, panic")
+            _failed(host, "cluster", f"{host} rebooted during the run", "find out why: console log, power, panic")
         )
         return
     lines = lines_of(answer)
@@ -103,7 +104,8 @@ def _judge_host(
         listed = "; ".join(f"{f.class_}: {f.text}" + (f" (x{f.count})" if f.count > 1 else "") for f in fatal[:LISTED])
         more = f"; and {len(fatal) - LISTED} more" if len(fatal) > LISTED else ""
         step = f"{host}: {fatal[0].action}: {fatal[0].reason}"
-        found.checks.append(_check(host, "failed", f"{host}: kernel log: {listed}{more}", step))
+        account: Account = "workload" if all(f.action == RESTART_JOB for f in fatal) else "cluster"
+        found.checks.append(_failed(host, account, f"{host}: kernel log: {listed}{more}", step))
     elif answer["status"] == "read":
         log.info("%s: kernel log clean since launch (%d lines)", host, len(lines))
 
@@ -137,13 +139,18 @@ def _warned(host: str, findings: Sequence[Finding]) -> Iterator[Check]:
 def _incomplete(run: RunContext, host: str, why: str) -> Check:
     if not run.settings.config.kernel_log.required:
         return _not_scanned(host, why)
+    step = f"make the kernel log of {host} readable, or set kernel_log.required to false"
+    return _failed(host, "rig", f"{host}: kernel-log scan incomplete: {why}", step)
+
+
+def _failed(host: str, account: Account, reason: str, next_step: str) -> Check:
     return Check(
         label=f"[evidence] (host={host}, check=kernel_log)",
         state="failed",
         host=host,
-        fault="rig",
-        reason=f"{host}: kernel-log scan incomplete: {why}",
-        next_step=f"make the kernel log of {host} readable, or set kernel_log.required to false",
+        fault=account,
+        reason=reason,
+        next_step=next_step,
     )
 
 
@@ -154,16 +161,4 @@ def _not_scanned(host: str, why: str) -> Check:
         host=host,
         subtest=False,
         reason=f"kernel log of {host} not scanned: {why}",
-    )
-
-
-def _check(host: str, state: str, reason: str, next_step: str) -> Check:
-    return Check.model_validate(
-        {
-            "label": f"[evidence] (host={host}, check=kernel_log)",
-            "state": state,
-            "host": host,
-            "reason": reason,
-            "next_step": next_step,
-        }
     )

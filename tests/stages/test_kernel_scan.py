@@ -56,6 +56,20 @@ def test_what_only_warns_is_one_check_of_its_host_beside_what_is_fatal(run: RunC
     assert warned.next_step == "a: restart job: Xid 94: contained memory error, one job was killed"
 
 
+def test_a_machine_that_is_fine_is_not_blamed_for_its_job(tmp_path: Path) -> None:
+    killed = "Memory cgroup out of memory: Killed process 4321 (python3) total-vm:11964kB"
+    logs = {"a": kernel_log(killed), "b": kernel_log(killed, XID_79)}
+    fleet = Fleet({host: ScriptedTransport([Reply("kernel_log", told)]) for host, told in logs.items()})
+    fleet.open(dict.fromkeys(logs, "/state"))
+    windows = dict.fromkeys(logs, LogWindow(boot_id="b", since_uptime_s=0.0))
+    found = scan(context(tmp_path, fleet), windows, "cpu", None)
+    fleet.close()
+    assert [(check.host, check.state, check.fault) for check in found.checks] == [
+        ("a", "failed", "workload"),
+        ("b", "failed", "cluster"),
+    ]
+
+
 def test_a_host_that_failed_is_looked_at_again_and_no_other(
     run: RunContext, hosts: dict[str, ScriptedTransport]
 ) -> None:
