@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from pytest_aorta.checks import show as show_value
 from pytest_aorta.cli_layout import cut, terminal_width, wrapped
@@ -32,12 +33,26 @@ from pytest_aorta.table import STAGES
 
 _LEAST_PREFIX = 8
 
+
+def _is_given(context: click.Context, name: str) -> bool:
+    """Tell whether an option was typed, after this command or after the group above it."""
+    return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+
+def _existing(context: click.Context, option: click.Parameter, folder: Path) -> Path:
+    """Refuse a folder that was typed and is not there: a typing error would look like a place without runs."""
+    if _is_given(context, str(option.name)) and not folder.is_dir():
+        raise click.BadParameter(f"{folder}: no such folder; name the one that holds the run folders")
+    return folder
+
+
 output_option = click.option(
     "--output",
     "output_dir",
     type=click.Path(file_okay=False, path_type=Path),
     default=DEFAULT_OUTPUT,
     show_default=True,
+    callback=_existing,
     help="Where run folders are (the configuration's output_dir).",
 )
 reports_option = click.option(
@@ -50,14 +65,17 @@ reports_option = click.option(
 
 
 @click.group(invoke_without_command=True)
+@output_option
 @click.pass_context
-def runs(context: click.Context) -> None:
+def runs(context: click.Context, output_dir: Path) -> None:
     """List runs, or show one.
 
     Example: aorta runs show last
     """
     if context.invoked_subcommand is None:
-        _list(Path(DEFAULT_OUTPUT))
+        _list(output_dir)
+    elif _is_given(context, "output_dir"):
+        context.default_map = {"list": {"output_dir": output_dir}, "show": {"output": output_dir}}
 
 
 @runs.command("list")
@@ -82,14 +100,21 @@ def list_runs(output_dir: Path) -> None:
     "default in the run folder.",
 )
 @reports_option
-def show(run: str, as_page: bool, output: Path, report_dir: Path) -> None:
+@click.pass_context
+def show(context: click.Context, run: str, as_page: bool, output: Path, report_dir: Path) -> None:
     """Show a run: its verdict, stages and metrics. RUN is an id, a unique prefix, a folder, or `last`.
 
     Example: aorta runs show last --html --output deck.html
     """
     is_page = as_page and output.suffix.lower() in {".html", ".htm"}
     output_dir = Path(DEFAULT_OUTPUT) if is_page else output
-    folder = find_run(run, report_dir.absolute(), output_dir.absolute(), asked="RUN")
+    is_given = _is_given(context, "output") and not is_page
+    if is_given and not output_dir.is_dir():
+        raise click.BadParameter(
+            f"{output}: no such folder; name the one that holds the run folders, or beside --html a FILE.html to write",
+            param_hint="'--output'",
+        )
+    folder = _find(run, output_dir, report_dir, is_given=is_given)
     record = read(folder)
     if as_page:
         _draw(record, folder, output if is_page else folder.path / PAGE)
@@ -121,14 +146,22 @@ def schema(kind: DocumentKind) -> None:
 @click.option("--force", is_flag=True, help="Also a RUN begun on another machine whose pytest is certainly gone.")
 @click.option(
     "--aorta-cluster",
+    "--cluster",
     "cluster_file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Cluster file: how its hosts are reached; without RUN, all dead runs are swept from them.",
 )
 @output_option
 @reports_option
+@click.pass_context
 def clean(
-    run: str | None, every: bool, force: bool, cluster_file: Path | None, output_dir: Path, report_dir: Path
+    context: click.Context,
+    run: str | None,
+    every: bool,
+    force: bool,
+    cluster_file: Path | None,
+    output_dir: Path,
+    report_dir: Path,
 ) -> None:
     """End processes, remove containers and work folders that runs left; without RUN, those of abandoned runs.
 
@@ -145,7 +178,7 @@ def clean(
     if force and (run is None or run == "last"):
         raise ConfigError("--force needs the run's id: aorta clean RUN --force; see `aorta runs`")
     if run is not None:
-        folder = find_run(run, report_dir.absolute(), output_dir.absolute(), asked="RUN")
+        folder = _find(run, output_dir, report_dir, is_given=_is_given(context, "output_dir"))
         record = read(folder)
         if refused := why_not(record, named=run != "last", force=force):
             raise ConfigError(refused)
@@ -169,6 +202,17 @@ def clean(
         click.echo(f"hosts of {cluster_file}")
         good = _tell(sweep(cluster)) and good
     sys.exit(not good)
+
+
+def _find(run: str, output_dir: Path, report_dir: Path, *, is_given: bool) -> RunFolder:
+    """Find a run; `last` is looked up beside the reports, and must be in the output folder where one was typed."""
+    folder = find_run(run, report_dir.absolute(), output_dir.absolute(), asked="RUN")
+    if is_given and run == "last" and folder.path.parent.resolve() != output_dir.resolve():
+        raise ConfigError(
+            f"RUN: the last run of {report_dir} is {folder.path}, which is not in {output_dir}; leave --output out, or "
+            "name the run by its id"
+        )
+    return folder
 
 
 def _draw(record: RunRecord, folder: RunFolder, page: Path) -> None:

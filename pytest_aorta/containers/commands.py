@@ -13,6 +13,7 @@ from pytest_aorta.fleet.fleet import Fleet
 
 SLACK_S = 6.0  # a command that is over its deadline is ended first, then its answer comes
 Program = tuple[str, ...]
+CLOSED = "this user may not use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def programs(fleet: Fleet, hosts: Iterable[str], name: str) -> Outcome[Program]:
     found |= dict.fromkeys(by_sudo.good, ("sudo", "-n", name))
     for host, why in by_sudo.failed.items():
         failed[host] = (
-            f"this user may not use {name} (not in the group that owns its socket), and sudo does not help: {why}; "
+            f"{CLOSED} {name} (not in the group that owns its socket), and sudo does not help: {why}; "
             f"add the user to the group docker, or allow `NOPASSWD: /usr/bin/{name}` in sudoers"
         )
     return Outcome(found, failed)
@@ -96,6 +97,11 @@ def programs(fleet: Fleet, hosts: Iterable[str], name: str) -> Outcome[Program]:
 def is_absent(why: str) -> bool:
     """Tell whether a host failed because it has no such program."""
     return bool(NO_PROGRAM.search(why))
+
+
+def is_closed(why: str) -> bool:
+    """Tell whether a host failed because the login user may not use the engine there."""
+    return why.startswith(CLOSED)
 
 
 def _version(program: Program) -> Command:

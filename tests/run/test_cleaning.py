@@ -17,6 +17,7 @@ from pytest_aorta.errors import ConfigError
 from pytest_aorta.node.files import prepare
 from pytest_aorta.run.folder import RunFolder, new_run_id
 from pytest_aorta.run.record import HostRecord, JudgementKeeper, RecordKeeper, is_run_folder, read
+from pytest_aorta.suite.opening import remember
 
 GONE_PID = 2**22 + 1  # above the highest pid there can be
 CONFIG = {"schema_version": 1, "gpus_per_node": 1, "enforce_thresholds": False}
@@ -296,3 +297,71 @@ def test_a_record_with_a_foreign_configuration_does_not_stop_the_others(leave: L
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "/proc/self/mem", ""])
 def test_a_path_that_no_folder_can_have_is_no_run(name: str) -> None:
     assert not is_run_folder(name)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (clean, ("--output", "aorta_result")),
+        (runs, ("list", "--output", "aorta_result")),
+        (runs, ("--output", "aorta_result")),
+        (runs, ("show", "last", "--output", "aorta_result")),
+        (runs, ("--output", "aorta_result", "show", "last")),
+    ],
+)
+def test_an_output_folder_that_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert "'--output': aorta_result: no such folder" in result.stderr
+    assert CliRunner().invoke(runs, []).output == "no runs in aorta_results\n"
+    assert CliRunner().invoke(clean, []).exit_code == 0
+
+
+def test_the_group_hands_its_output_folder_on(leave: Leave, tmp_path: Path) -> None:
+    left, place = leave(), str(tmp_path / "results")
+    for arguments in ((), ("list",), ("show", leave().run_id)):
+        assert left.run_id[:8] in CliRunner().invoke(runs, ["--output", place, *arguments]).output
+
+
+def test_the_last_run_must_be_in_the_output_folder_that_was_typed(leave: Leave, tmp_path: Path) -> None:
+    left = leave()
+    remember(tmp_path / "reports", left.keeper.folder, "single")
+    (tmp_path / "others").mkdir()
+    for command, arguments in ((runs, ["show"]), (clean, [])):
+        asked = [*arguments, "last", "--report-dir", str(tmp_path / "reports"), "--output"]
+        error = CliRunner().invoke(command, [*asked, str(tmp_path / "others")]).exception
+        assert isinstance(error, ConfigError)
+        assert f"is {left.keeper.folder.path}, which is not in {tmp_path / 'others'}" in str(error)
+        assert CliRunner().invoke(command, [*asked, str(tmp_path / "results")]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "code"), [("permission denied", 0), ("Cannot connect to the Docker daemon", 1)], ids=["closed", "down"]
+)
+def test_a_sweep_names_the_folders_and_needs_no_right_to_use_docker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int
+) -> None:
+    for name in ("docker", "sudo"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n", "utf-8")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cache, run_id = tmp_path / ".cache" / "pytest-aorta", new_run_id()
+    for name in (run_id, f"{run_id}.node"):
+        prepare(str(cache / name))
+    gone = {"token": "t", "boot_id": "b", "node": {"pid": GONE_PID, "start_ticks": 1}, "groups": []}
+    (cache / f"{run_id}.node" / "groups.json").write_text(json.dumps(gone), "utf-8")
+    (tmp_path / "cluster.json").write_text('{"transport": "local", "node_dict": {"here": {}}}', "utf-8")
+
+    result = CliRunner().invoke(clean, ["--cluster", str(tmp_path / "cluster.json")])
+
+    assert result.exit_code == code, result.output
+    told = f"here: run {run_id}: 0 processes ended, 0 containers removed, ~/.cache/pytest-aorta/{run_id} removed"
+    assert told in result.output
+    assert said in result.output
+    assert list(cache.iterdir()) == []
