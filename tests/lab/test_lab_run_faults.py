@@ -95,6 +95,7 @@ def test_host_down_during(cluster: Cluster) -> None:
     assert ending.seconds < A_MINUTE_S
     assert cluster.record()["uncleaned"] == ["node2"]
     assert "drain, in a Slurm cluster: scontrol update nodename=node2 state=drain 'reason=aorta " in ending.output
+    assert "hint: [fatal] the host crashed, rebooted, lost power" in ending.output
     assert {path.name for path in (cluster.folder / "evidence" / "node2").iterdir()} >= {"summary.txt", "facts.json"}
     assert_clean_when_it_is_back(cluster)
 

@@ -174,6 +174,21 @@ DEVICES = (
     ),
 )
 
+LOST = (
+    Lines(
+        "host_lost",
+        (
+            "n1: the channel broke: Connection reset by peer: it is down or cut off",
+            "n1 rebooted during the run",
+            "n2: nothing was heard from it for 90 s: it is down or cut off; no step for 120 s after step 14",
+            "n2: the channel broke: it is down or cut off; n1: kernel log: nic_link_down: mlx5_core eth0: Link down",
+            "n1: nothing was heard from it for 90 s: it is down or cut off; n1: kernel-log scan incomplete",
+            "1 of 2 hosts gave no traces: n1: nothing was heard from it for 90 s: it is down or cut off",
+        ),
+        ("the channel is open",),
+    ),
+)
+
 HOSTS = (
     Lines(
         "host_name",
@@ -216,18 +231,11 @@ HOSTS = (
         ("the host is up", "no answer within 60 s", "could not get the image a: n1: connect: network is unreachable"),
     ),
     Lines(
-        "host_lost",
-        (
-            "n1: the channel broke: Connection reset by peer: it is down or cut off",
-            "n1 rebooted during the run",
-            "n1: nothing was heard from it for 90 s: it is down or cut off; n1: kernel-log scan incomplete",
-            "1 of 2 hosts gave no traces: n1: nothing was heard from it for 90 s: it is down or cut off",
-        ),
-        ("the channel is open",),
-    ),
-    Lines(
         "node_program_ended",
-        ("n1: the node program ended", "n1: the node program said no hello within 30 s"),
+        (
+            "n1: the node program ended; no step for 120 s after step 14",
+            "n1: the node program said no hello within 30 s",
+        ),
         ("the node program runs",),
     ),
     Lines(

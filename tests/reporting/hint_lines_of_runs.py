@@ -110,19 +110,6 @@ COLLECTIVES = (
         ("NUMA nodes: 2",),
     ),
     Lines(
-        "collective_hang",
-        (
-            "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE) ran for 9",
-            "measured, bad: no step for 120 s after step 14: rank 0 in wait (work.py:9)",
-        ),
-        ("the step timer", "no step log of rank 1"),
-    ),
-    Lines(
-        "barrier_missing_ranks",
-        ("RuntimeError: Rank 0 failed to pass monitoredBarrier in 30000 ms; ranks 2, 3 failed to pass",),
-        ("the barrier was passed by all ranks",),
-    ),
-    Lines(
         "ddp_shapes_differ",
         (
             "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 8 params.",
@@ -214,6 +201,22 @@ WORKLOAD = (
         "kernel_log_unread",
         ("n1: kernel-log scan incomplete: reading it is not permitted; run as root or allow `sudo -n dmesg`",),
         ("n1: kernel log clean since launch (4 lines)",),
+    ),
+)
+
+WAITING = (
+    Lines(
+        "collective_hang",
+        (
+            "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE) ran for 9",
+            "measured, bad: no step for 120 s after step 14: rank 0 in wait (work.py:9)",
+        ),
+        ("the step timer", "no step log of rank 1"),
+    ),
+    Lines(
+        "barrier_missing_ranks",
+        ("RuntimeError: Rank 0 failed to pass monitoredBarrier in 30000 ms; ranks 2, 3 failed to pass",),
+        ("the barrier was passed by all ranks",),
     ),
 )
 

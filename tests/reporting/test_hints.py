@@ -17,8 +17,8 @@ from tests.reporting import hint_lines_of_runs as runs
 
 CLASSES = Path(__file__).parents[2] / "docs" / "kernel-log.md"
 LINES = (
-    *(*machines.KERNEL, *machines.DEVICES, *runs.COLLECTIVES, *machines.HOSTS, *runs.WORKLOAD, *runs.FOLLOWERS),
-    *(*runs.CHECKS, *runs.UNSPECIFIC, *runs.ENDINGS),
+    *(*machines.LOST, *machines.KERNEL, *machines.DEVICES, *runs.COLLECTIVES, *machines.HOSTS, *runs.WORKLOAD),
+    *(*runs.WAITING, *runs.FOLLOWERS, *runs.CHECKS, *runs.UNSPECIFIC, *runs.ENDINGS),
 )
 BY_KEY = {hint.key: hint for hint in HINTS}
 

@@ -158,24 +158,6 @@ COLLECTIVES = (
         is_everyday=True,
     ),
     says(
-        "collective_hang",
-        "degrade",
-        r"watchdog caught collective operation timeout|collective operation timeout|collective timeout"
-        r"|no step for \d+ s(?: after step \d+| before the first step)",
-        "ranks wait for a collective that at least one rank did not enter, or whose data never came",
-        "compare the ranks' stacks: the one that stands elsewhere is the cause; if all stand in it, look at the "
-        "fabric between them",
-        _TORCH,
-    ),
-    says(
-        "barrier_missing_ranks",
-        "degrade",
-        r"monitoredBarrier|ranks? [\d, ]+ failed to pass",
-        "the ranks that are listed did not come to the barrier in time",
-        "read what those ranks said last; the others only waited",
-        _TORCH,
-    ),
-    says(
         "ddp_shapes_differ",
         "fatal",
         r"DDP expects same model|params? \[?\d+\]? in (?:this process|rank).{0,80}(?:size|shape)|collectives differ"
@@ -217,6 +199,28 @@ COLLECTIVES = (
         "gloo finds no network address: no interface is called as GLOO_SOCKET_IFNAME says, or its own name stands "
         "for loopback or nothing",
         "compare GLOO_SOCKET_IFNAME with `ip -br addr` on each host; without it, add the host's name to /etc/hosts",
+        _TORCH,
+    ),
+)
+
+# What is seen when ranks wait: why they do may be told by anything else that was seen.
+WAITING = (
+    says(
+        "collective_hang",
+        "degrade",
+        r"watchdog caught collective operation timeout|collective operation timeout|collective timeout"
+        r"|no step for \d+ s(?: after step \d+| before the first step)",
+        "ranks wait for a collective that at least one rank did not enter, or whose data never came",
+        "compare the ranks' stacks: the one that stands elsewhere is the cause; if all stand in it, look at the "
+        "fabric between them",
+        _TORCH,
+    ),
+    says(
+        "barrier_missing_ranks",
+        "degrade",
+        r"monitoredBarrier|ranks? [\d, ]+ failed to pass",
+        "the ranks that are listed did not come to the barrier in time",
+        "read what those ranks said last; the others only waited",
         _TORCH,
     ),
 )

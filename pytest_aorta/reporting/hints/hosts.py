@@ -11,6 +11,18 @@ _SLURM = "Slurm's documentation"
 _LINUX = "the Linux manual"
 _OWN = "docs/how-to/failures.md"
 
+# Whatever else was seen, also in the kernel logs of other hosts, came of it.
+LOST = (
+    says(
+        "host_lost",
+        "fatal",
+        r"it is down or cut off|the channel broke|\brebooted during the run|boot id changed",
+        "the host crashed, rebooted, lost power or lost its network while the run went on",
+        "its console log and power; `last -x` tells of a reboot",
+        _OWN,
+    ),
+)
+
 HOSTS = (
     says(
         "host_name",
@@ -65,14 +77,6 @@ HOSTS = (
         "the host is off, cut off, or does not run sshd where it is looked for",
         "`ssh HOST true` from the machine that runs pytest; then power, cable, firewall, port in ~/.ssh/config",
         _SSH,
-    ),
-    says(
-        "host_lost",
-        "fatal",
-        r"it is down or cut off|the channel broke|\brebooted during the run|boot id changed",
-        "the host crashed, rebooted, lost power or lost its network while the run went on",
-        "its console log and power; `last -x` tells of a reboot",
-        _OWN,
     ),
     says(
         "node_program_ended",

@@ -5,25 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from pytest_aorta.reporting.hints.collectives import COLLECTIVES, FOLLOWERS, UNSPECIFIC
+from pytest_aorta.reporting.hints.collectives import COLLECTIVES, FOLLOWERS, UNSPECIFIC, WAITING
 from pytest_aorta.reporting.hints.devices import DEVICES
 from pytest_aorta.reporting.hints.endings import ENDINGS
 from pytest_aorta.reporting.hints.hint import Hint, Symptom
-from pytest_aorta.reporting.hints.hosts import HOSTS
+from pytest_aorta.reporting.hints.hosts import HOSTS, LOST
 from pytest_aorta.reporting.hints.kernel import KERNEL
 from pytest_aorta.reporting.hints.workload import CHECKS, WORKLOAD
 
 # A process ended, and no word of its own follows.
 _SAYS_NO_MORE = re.compile(r"\b(?:exited -?\d+\b|ended by SIG\w+\b|did not end\b)(?!:)")
 _WEAK = (*FOLLOWERS, *UNSPECIFIC, *ENDINGS)
-_TOLD_BY_LOGS = tuple(hint for hint in (*DEVICES, *COLLECTIVES, *WORKLOAD, *HOSTS) if not hint.is_everyday)
+_TOLD_BY_LOGS = tuple(hint for hint in (*DEVICES, *COLLECTIVES, *WORKLOAD, *HOSTS, *WAITING) if not hint.is_everyday)
 
 HINTS: tuple[Hint, ...] = (
+    *LOST,
     *KERNEL,
     *DEVICES,
     *COLLECTIVES,
     *HOSTS,
     *WORKLOAD,
+    *WAITING,
     *FOLLOWERS,
     *CHECKS,
     *UNSPECIFIC,
