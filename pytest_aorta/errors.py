@@ -5,6 +5,7 @@ AortaError                  we could not measure (a bad measurement is a failed 
 ├── HostError               a machine did not do what was asked; names the host
 │   ├── Unreachable         no connection, or the node program could not be started
 │   ├── CommandFailed       the command ran and exited non-zero, or could not be run
+│   │   └── Misnamed        the configuration names what no host has
 │   ├── TimedOut            no answer within the deadline
 │   └── LeaseLost           the node program ended or the channel broke while the run went on
 │       └── StoodStill      because pytest itself did not run; no host is to blame
@@ -60,6 +61,10 @@ class Unreachable(HostError):
 
 class CommandFailed(HostError):
     """The command ran and exited non-zero, or could not be run."""
+
+
+class Misnamed(CommandFailed):
+    """A file or program that the configuration names is on none of the machines: the run was started wrongly."""
 
 
 class TimedOut(HostError):

@@ -117,24 +117,24 @@ def _attached_or_started(found: Mapping[str, Found | None]) -> dict[str, Step]:
 
 def _why_not_restarted(found: Found) -> str:
     if not found.run:
-        return f"was not started by us: start it, {BY_HAND}"
+        return f"was not started by us; start it, {BY_HAND}"
     if not found.is_kept:
-        return f"belongs to run {found.run}, which is not persistent: {BY_HAND}"
-    return "" if found.state in AT_REST else f"cannot be started from that state: {BY_HAND}"
+        return f"belongs to run {found.run}, which is not persistent; {BY_HAND}"
+    return "" if found.state in AT_REST else f"cannot be started from that state; {BY_HAND}"
 
 
 def _why_not_removed(found: Found, run: str, alive: bool | str) -> str:
     there = f"a container named {found.name} ({found.container_id[:12]}, {found.state}) is there"
     if not found.run:
-        return f"{there} and was not started by us: {BY_HAND}"
+        return f"{there} and was not started by us; {BY_HAND}"
     if found.is_kept:
-        return f"{there}, kept by lifetime persistent since run {found.run}: set that lifetime, {BY_HAND}"
+        return f"{there}, kept by lifetime persistent since run {found.run}; set that lifetime, {BY_HAND}"
     if found.run == run:
         return ""
     if isinstance(alive, str):
-        return f"{there}, and whether its run {found.run} still lives cannot be told ({alive}): {BY_HAND}"
+        return f"{there}, and whether its run {found.run} still lives cannot be told ({alive}); {BY_HAND}"
     if alive:
-        return f"{there} and belongs to run {found.run}, which still runs: wait for it, end it, or choose another name"
+        return f"{there} and belongs to run {found.run}, which still runs; wait for it, end it, or choose another name"
     return ""
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
-from pytest_aorta.checks import Check
+from pytest_aorta.checks import Account, Check
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, StoodStill
+from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, Misnamed, StoodStill
 from pytest_aorta.reporting.model import PRIOR_FAILURE
 from pytest_aorta.reporting.text import clean, cut_middle
 from pytest_aorta.run.context import RunContext
@@ -261,9 +261,11 @@ def _by_host(stage: Stage, error: AortaError | OSError) -> Iterator[Check]:
         causes = {host: f"{host}: {why}" for host, why in error.by_host.items()}
     elif isinstance(error, HostError) and not isinstance(error, StoodStill):
         causes = {error.host: str(error)}
+    misnamed = isinstance(error, FleetError) and all(isinstance(each, Misnamed) for each in error.by_host.values())
+    fault: Account = "config" if misnamed else "rig"
     for host, cause in causes.items():
         label = f"[{stage.label}] (host={host})"
-        yield Check(label=label, state="failed", fault="rig", host=host, subtest=False, reason=cause)
+        yield Check(label=label, state="failed", fault=fault, host=host, subtest=False, reason=cause)
 
 
 def bare(reason: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import CommandFailed, FleetError, HostError
+from pytest_aorta.errors import CommandFailed, FleetError, HostError, Misnamed
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.run.context import RunContext
@@ -55,11 +55,21 @@ def require_entry_points(
     answers = fleet.perform(
         {host: Ask("stat", {"paths": [f"{path}/{name}" for name in names]}) for host, path in root.items()}
     ).or_raise()
-    problems: dict[str, HostError] = {}
-    for host, answer in answers.items():
-        absent = [path for path, found in answer["files"].items() if found["kind"] != "file"]
-        if absent:
-            problems[host] = CommandFailed(host, f"no file {', '.join(absent)}; {advice}")
+    absent = {
+        host: [path for path, found in answer["files"].items() if found["kind"] != "file"]
+        for host, answer in answers.items()
+    }
+    require_none({host: f"no file {', '.join(paths)}" for host, paths in absent.items() if paths}, answers, advice)
+
+
+def require_none(absent: Mapping[str, str], asked: Collection[str], advice: str) -> None:
+    """Require that nothing is absent, given what is on which of the hosts that were asked; `advice` says what to do.
+
+    Raises:
+        FleetError: names it on every host; where none has it, it is what the configuration names that is wrong.
+    """
+    kind = Misnamed if len(absent) == len(asked) else CommandFailed
+    problems: dict[str, HostError] = {host: kind(host, f"{what}; {advice}") for host, what in absent.items()}
     if problems:
         raise FleetError(problems)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.config.shipped import shipped
@@ -15,8 +15,8 @@ from pytest_aorta.node.files import tree_digest
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Containers, WorkloadTree
-from pytest_aorta.stages.checkout import CORRECT_THE_NAMES, require_entry_points
-from pytest_aorta.stages.command import entry_points
+from pytest_aorta.stages.checkout import CORRECT_THE_NAMES, require_entry_points, require_none
+from pytest_aorta.stages.command import entry_points, own_script
 
 IGNORED = ("__pycache__", ".git", ".ruff_cache", ".mypy_cache")
 
@@ -39,6 +39,8 @@ def plan(settings: Settings) -> Iterator[Step]:
     for host in settings.cluster.hosts:
         if config.workload is not None:
             yield Step(host.name, f"nothing to send: the workload is started in {foreign_folder(settings)}")
+            if (script := own_script(settings)) is not None:
+                yield Step(host.name, f"require the file {PurePosixPath(foreign_folder(settings)) / script}")
             continue
         if config.aorta_path is None:
             yield Step(host.name, "send the bundled workload tree to <work_dir>/<run-id>/tree and compare its hash")
@@ -66,15 +68,15 @@ def _advice(settings: Settings) -> str:
 
 
 def _foreign(run: RunContext) -> WorkloadTree:
+    """Look whether the folder is there, and in it the script that the command names."""
     folder = foreign_folder(run.settings)
-    found = run.ask_inside(Ask("stat", {"paths": [folder]}))
-    missing: dict[str, HostError] = {
-        host: CommandFailed(host, f"{folder} is no folder there; set aorta_path to where the workload is")
-        for host, answer in found.items()
-        if answer["files"][folder]["kind"] != "dir"
-    }
-    if missing:
-        raise FleetError(missing)
+    script = str(PurePosixPath(folder) / (own_script(run.settings) or ""))
+    found = run.ask_inside(Ask("stat", {"paths": [folder, script]}))
+    kinds = {host: {path: each["kind"] for path, each in answer["files"].items()} for host, answer in found.items()}
+    without = {host: f"{folder} is no folder there" for host, kind in kinds.items() if kind[folder] != "dir"}
+    require_none(without, found, "set aorta_path to where the workload is")
+    lacking = {host: f"no file {script}" for host, kind in kinds.items() if kind[script] == "absent"}
+    require_none(lacking, found, "correct workload.command, or put the file there on each host")
     return WorkloadTree(source="foreign", root=dict.fromkeys(found, folder), identity="")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ CUDA_DEFAULTS = {"NCCL_DEBUG": "VERSION", "TORCH_NCCL_HIGH_PRIORITY": "1"}
 COMPUTE_UNITS = 256
 ROCM_LIBRARY_DIRS = ("/opt/rocm/lib", "/opt/rocm/lib64", "/opt/openmpi/lib", "/opt/rccl-tests/build")
 
+_PLAIN_FLAG = re.compile(r"-[bBdEiIOqsSuvx]+")  # of python, without a word that belongs to it
 BUNDLED_BUILD_SCRIPT = "scripts/build_rccl.sh"
 
 
@@ -101,6 +103,22 @@ def entry_points(settings: Settings) -> tuple[str, ...]:
     start = config.multi_node.train_script if uses_torchrun(settings) else config.experiment_script
     build = () if settings.skip_rccl_build else (config.build_script,)
     return (config.base_config, start, *build)
+
+
+def own_script(settings: Settings) -> str | None:
+    """Give the file that a command of one's own starts, as it is written there; None where it names none.
+
+    A program without a slash is looked for on PATH, and a module or a shell's text is no file.
+    """
+    workload = settings.config.workload
+    if workload is None:
+        return None
+    program, *words = workload.command
+    if program.rpartition("/")[2].startswith("python"):
+        scripts = [word for word in words if not _PLAIN_FLAG.fullmatch(word)]
+        return scripts[0] if scripts and not scripts[0].startswith("-") else None
+    is_script = program.endswith(".py") and workload.launcher == "torchrun"
+    return program if is_script or "/" in program else None
 
 
 def torchrun(

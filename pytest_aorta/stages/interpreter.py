@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import CommandFailed, FleetError, HostError
+from pytest_aorta.errors import CommandFailed, FleetError, HostError, Misnamed
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
@@ -28,8 +28,8 @@ def require_torch(run: RunContext) -> None:
     if not uses_torchrun(run.settings):
         return
     python, container = python_command(run.settings), run.settings.config.container
-    answers = run.ask_inside(Ask("run", {"argv": [*python, "-c", PROBE], "timeout_s": 60}, timeout_s=70))
-    problems: dict[str, HostError] = {}
+    answers = run.inside.perform(Ask("run", {"argv": [*python, "-c", PROBE], "timeout_s": 60}, timeout_s=70))
+    problems = {host: _told(error) for host, error in answers.failed.items()}
     for host, answer in answers.items():
         if answer["exit_code"] != 0:
             last = (str(answer["stderr"]).strip().splitlines() or ["no output"])[-1]
@@ -44,6 +44,13 @@ def require_torch(run: RunContext) -> None:
             )
     if problems:
         raise FleetError(problems)
+
+
+def _told(error: HostError) -> HostError:
+    """Give why a Python did not start, with what to do where there is none of that name."""
+    if not isinstance(error, CommandFailed) or not error.reason.startswith("cannot run "):
+        return error
+    return Misnamed(error.host, f"{error.reason}; set `python` to the full path of one that has torch there")
 
 
 def plan_torch(settings: Settings) -> Iterator[Step]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 AFTER_LAUNCH = "a prior lifecycle stage failed: test_launch_container"
 
 
@@ -75,3 +77,37 @@ def test_no_node_is_good_in_a_run_that_measured_nothing(rig: Any) -> None:
 
     assert (rig.reports / "good_nodes.txt").read_text("utf-8") == ""
     assert f"next: read {rig.folder / 'benchmark-node-0.log'}" in output
+
+
+@pytest.mark.parametrize(
+    ("fields", "test", "told", "step"),
+    [
+        (
+            {"workload": {"command": ["python", "-u", "my_trainin.py", "--steps", "6"], "traces": "out/*"}},
+            "test_clone_aorta",
+            "/my_trainin.py; correct workload.command, or put the file there on each host",
+            "workload.command",
+        ),
+        (
+            {
+                "workload": {"command": ["a.py"], "launcher": "torchrun", "traces": "o/*"},
+                "python": "/opt/venv/bin/pythn",
+            },
+            "test_launch_container",
+            "cannot run '/opt/venv/bin/pythn': No such file or directory",
+            "set `python` to the full path of one that has torch there",
+        ),
+    ],
+    ids=["script", "python"],
+)
+def test_a_name_that_is_misspelt_goes_on_the_configurations_account(
+    rig: Any, fields: dict[str, Any], test: str, told: str, step: str
+) -> None:
+    rig.configure(**fields)
+
+    output = rig.run(code=1)
+
+    assert told in rig.reason(test)
+    assert json.loads((rig.reports / "verdict.json").read_text("utf-8"))["fault"] == "config"
+    (following,) = [line for line in output.splitlines() if line.startswith("next: ")]
+    assert step in following

@@ -38,7 +38,7 @@ WORKLOAD = (
         "fatal",
         r"no file \S+|can't open file|aorta_path to where the workload is",
         "a file that the configuration names is not where the workload looks for it",
-        "correct aorta_path, base_config or train_script, or the mount that should show it",
+        "correct aorta_path, base_config, train_script or workload.command, or the mount that should show it",
         _OWN,
     ),
     says(
