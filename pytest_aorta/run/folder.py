@@ -109,6 +109,11 @@ class RunFolder:
         return self.documents / "metrics.json"
 
     @property
+    def judged_metrics(self) -> Path:
+        """The metrics that are judged: those of a later judging that parsed anew, else the run's own."""
+        return self.metrics if self.metrics.exists() else self.path / self.metrics.name
+
+    @property
     def verdict(self) -> Path:
         """The verdict for machines."""
         return self.documents / "verdict.json"
@@ -176,8 +181,7 @@ class RunFolder:
             OSError: there is none.
             ValueError: it is not one of ours.
         """
-        path = self.metrics if self.metrics.exists() else self.path / self.metrics.name
-        return MetricsFile.model_validate_json(read_regular(path)).metrics
+        return MetricsFile.model_validate_json(read_regular(self.judged_metrics)).metrics
 
 
 def read_regular(path: Path) -> bytes:

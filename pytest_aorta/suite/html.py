@@ -26,7 +26,7 @@ from pytest_aorta.suite.rows import failure_text, is_subtest, subtest_label
 _log = logging.getLogger(__name__)
 _REASON_COLUMN = 3
 _INPUTS = {"config": "Config File", "cluster": "Cluster File", "thresholds": "Threshold File"}
-_OWN_PAGES = ("test_*.html", "test_*.log", f"{NAME}.*")
+_OWN_FILES = ("test_*.html", "test_*.log", f"{NAME}.*", *(f"{kind}_*" for kind in _INPUTS))
 _STYLE_SHEET = "report.css"
 _MAX_FAILURE_CHARS = 16 * 1024
 
@@ -109,7 +109,7 @@ class HtmlRows:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each report; at a test's last one write its log page and hang its sub-tests and the link on its row."""
         if not self._nodes:
-            self._forget_earlier_pages()
+            self._forget_earlier_files()
         node = self._nodes.setdefault(report.nodeid, _Node())
         (node.subtests if is_subtest(report) else node.tests).append(report)
         if report.when != "teardown":
@@ -233,13 +233,13 @@ class HtmlRows:
             return one_line(self._redact(first), 600)
         return html_rows.checks_text(self._checks(report.nodeid)) if report.nodeid in self._nodes else ""
 
-    def _forget_earlier_pages(self) -> None:
-        """Remove the log pages of an earlier session, now that something of this one is reported."""
+    def _forget_earlier_files(self) -> None:
+        """Remove the pages and copies of an earlier session, now that something of this one is reported."""
         try:
-            for old in (old for names in _OWN_PAGES for old in self._folder.glob(names)):
+            for old in (old for names in _OWN_FILES for old in self._folder.glob(names)):
                 old.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("log pages of an earlier session stay in %s (%s)", self._folder, error.strerror)
+            _log.warning("files of an earlier session stay in %s (%s)", self._folder, error.strerror)
 
     def _write_log_page(self, report: pytest.TestReport) -> str:
         """Write the page of a stage that left output; give its link, or "" without one."""

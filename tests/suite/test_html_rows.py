@@ -172,14 +172,16 @@ def test_a_large_log_is_cut_and_stands_whole_beside(pytester: pytest.Pytester) -
     assert not (folder / "test_launch_container.log").exists()
 
 
-def test_pages_of_an_earlier_session_are_gone(pytester: pytest.Pytester) -> None:
+def test_pages_and_copies_of_an_earlier_session_are_gone(pytester: pytest.Pytester) -> None:
     folder = pytester.path / "out" / "aorta_single_html"
     folder.mkdir(parents=True)
     (folder / "test_setup_rdma.html").write_text("old")
-    (folder / "config_mine.json").write_text("{}")
+    (folder / "config_of_another_run.json").write_text("{}")
+    (folder / "notes.txt").write_text("mine")
     run_suite(pytester, STAGES)
     assert not (folder / "test_setup_rdma.html").exists()
-    assert (folder / "config_mine.json").exists()
+    assert not (folder / "config_of_another_run.json").exists()
+    assert (folder / "notes.txt").exists()
 
 
 def test_summary_is_readable_without_scripts_and_no_secret_is_anywhere(pytester: pytest.Pytester) -> None:
