@@ -58,6 +58,11 @@ class Check(BaseModel):
         return self.state == "failed"
 
     @property
+    def unmeasured(self) -> bool:
+        """Tell whether a limit was missed only because nothing was measured that could be held against it."""
+        return self.failed and self.gate is not None and self.actual is None
+
+    @property
     def actual_text(self) -> str:
         """Give the measured value with its unit: `20.00 ms`, `0.5000`, a count as `12`, or `n/a`."""
         return show(self.actual, self.unit, self.label.partition("metric=")[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -13,6 +14,7 @@ from pytest_aorta.gates.metrics import range_of, speak, unit_of, write_limit, wr
 from pytest_aorta.metric import Metric
 
 Over = Literal["mean", "max", "min", "each"]
+HostOf = Callable[[int], str | None]
 
 _MORE_DIGITS = 17
 WHOLE_TRACE = "whole trace, "
@@ -97,7 +99,11 @@ class Rule:
         return f"no limit: {self.metric} is always {span}, so {self.kind} {self.limit:g} cannot fail"
 
 
-def judge(rule: Rule, metric: Metric | None) -> tuple[Check, ...]:
+def nowhere(_rank: int) -> None:
+    """Say of no rank where it ran."""
+
+
+def judge(rule: Rule, metric: Metric | None, host_of: HostOf = nowhere) -> tuple[Check, ...]:
     """Hold a metric against a rule: one check, with `over: each` one a rank. None means that nothing was measured."""
     unit = metric.unit if metric is not None and metric.unit else unit_of(rule.metric)
     if rule.cannot_fail:
@@ -118,30 +124,43 @@ def judge(rule: Rule, metric: Metric | None) -> tuple[Check, ...]:
         return (not_measured(rule, "the run gave no such metric", unit=unit),)
     if rule.over == "mean":
         return (_judge_value(rule, unit, metric.value, metric.why or "it has no value", steps=_steps_of(metric)),)
-    return _judge_ranks(rule, metric, unit)
+    return _judge_ranks(rule, metric, unit, host_of)
 
 
-def _judge_ranks(rule: Rule, metric: Metric, unit: str) -> tuple[Check, ...]:
+def _judge_ranks(rule: Rule, metric: Metric, unit: str, host_of: HostOf) -> tuple[Check, ...]:
     if not metric.per_rank:
         return (not_measured(rule, metric.why or f"{rule.metric} has no value for each rank", unit=unit),)
     why = metric.why or "it has no value"
     if rule.over == "each":
-        return tuple(_judge_value(rule, unit, one.value, why, rank=one.rank) for one in metric.per_rank)
+        return tuple(
+            _judge_value(rule, unit, one.value, why, rank=one.rank, host=host_of(one.rank)) for one in metric.per_rank
+        )
     missing = [str(one.rank) for one in metric.per_rank if one.value is None or not math.isfinite(one.value)]
     if missing:
         return (not_measured(rule, f"no value of rank {', '.join(missing)}", unit=unit),)
     values = [(one.value, one.rank) for one in metric.per_rank if one.value is not None]
     value, rank = max(values, key=lambda pair: (pair[0], -pair[1])) if rule.over == "max" else min(values)
-    return (_judge_value(rule, unit, value, why, subject=f"rank {rank} (the {rule.over} over ranks)"),)
+    return (
+        _judge_value(rule, unit, value, why, subject=f"{_place(rank, host_of(rank))} (the {rule.over} over ranks)"),
+    )
 
 
 def _judge_value(
-    rule: Rule, unit: str, value: float | None, why: str, *, rank: int | None = None, subject: str = "", steps: str = ""
+    rule: Rule,
+    unit: str,
+    value: float | None,
+    why: str,
+    *,
+    rank: int | None = None,
+    host: str | None = None,
+    subject: str = "",
+    steps: str = "",
 ) -> Check:
     if value is None or not math.isfinite(value):
-        return not_measured(rule, why if value is None else f"its value is {value}", unit=unit, rank=rank)
+        said = why if value is None else f"its value is {value}"
+        return not_measured(rule, said, unit=unit, rank=rank).model_copy(update={"host": host})
     passed = rule.accepts(value)
-    whose = subject or (f"rank {rank}" if rank is not None else "")
+    whose = subject or (_place(rank, host) if rank is not None else "")
     return Check(
         label=rule.label(rank),
         state="passed" if passed else "failed",
@@ -149,7 +168,12 @@ def _judge_value(
         actual=value,
         unit=unit,
         gate=rule.bound(unit),
+        host=host,
     )
+
+
+def _place(rank: int, host: str | None) -> str:
+    return f"rank {rank} on {host}" if host is not None else f"rank {rank}"
 
 
 def _steps_of(metric: Metric) -> str:

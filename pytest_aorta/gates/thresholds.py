@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_aorta.checks import Check, GateKind
 from pytest_aorta.errors import ConfigError, Fault
-from pytest_aorta.gates.rules import Over, Rule, judge, not_measured
+from pytest_aorta.gates.rules import HostOf, Over, Rule, judge, not_measured, nowhere
 from pytest_aorta.metric import Metric
 
 # Threshold key -> (metric, kind), in the order in which they are judged and shown.
@@ -49,9 +49,12 @@ def gate(metric: str, kind: GateKind, value: float, *, tolerance: float | None =
     return Rule(metric, kind, float(value), tolerance=tolerance, over=over, label_key=metric)
 
 
-def judge_all(rules: Sequence[Rule], metrics: Mapping[str, Metric]) -> tuple[Check, ...]:
-    """Judge every rule, in the given order; each failing check's reason ends with all the gates that failed."""
-    checks = [check for rule in rules for check in _judge_one(rule, metrics)]
+def judge_all(rules: Sequence[Rule], metrics: Mapping[str, Metric], *, host_of: HostOf = nowhere) -> tuple[Check, ...]:
+    """Judge every rule, in the given order; each failing check's reason ends with all the gates that failed.
+
+    `host_of` names the host on which a rank ran.
+    """
+    checks = [check for rule in rules for check in _judge_one(rule, metrics, host_of)]
     if not any(check.failed for check in checks):
         return tuple(checks)
     ending = f"({tally(checks)})"
@@ -86,7 +89,7 @@ def _gate_name(check: Check) -> str:
     return check.label.partition("metric=")[2].removesuffix(")").partition(", rank=")[0]
 
 
-def _judge_one(rule: Rule, metrics: Mapping[str, Metric]) -> tuple[Check, ...]:
+def _judge_one(rule: Rule, metrics: Mapping[str, Metric], host_of: HostOf) -> tuple[Check, ...]:
     metric = metrics.get(rule.metric)
     if metric is None and rule.metric not in _DOCUMENTED:
         why = f"no metric of the name {rule.metric}{_hint(rule.metric, metrics)}"
@@ -94,7 +97,7 @@ def _judge_one(rule: Rule, metrics: Mapping[str, Metric]) -> tuple[Check, ...]:
     if rule.metric == _VARIANCE and (metric is None or metric.value is None) and _mean_is_zero(metrics):
         why = "not evaluated: the mean iteration time is 0, the ratio has no value"
         return (Check(label=rule.label(), state="passed", reason=why, gate=rule.bound("")),)
-    return judge(rule, metric)
+    return judge(rule, metric, host_of)
 
 
 def _mean_is_zero(metrics: Mapping[str, Metric]) -> bool:

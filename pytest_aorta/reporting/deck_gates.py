@@ -67,7 +67,8 @@ def judgement_of(limit: Limit, view: RunView, state: ThresholdsState) -> Judged:
         return Judged(limit, "not evaluated", value, unit, "")
     check = max(told, key=lambda one: _excess(one, limit))
     verdicts: dict[str, GateVerdict] = {"passed": "pass", "failed": "fail"}
-    more = f"; and {len(told) - 1} more ranks" if check.failed and len(told) > 1 else ""
+    others = len(told) - 1
+    more = f"; and {others} more rank{'s' if others > 1 else ''}" if check.failed and others else ""
     reason = one_line(without_tally(check.reason)) + more
     return Judged(limit, verdicts.get(check.state, "not evaluated"), check.actual, check.unit or unit, reason)
 

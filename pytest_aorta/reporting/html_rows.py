@@ -35,6 +35,7 @@ _WORDS = {
     "skipped": "» skipped",
     "not_run": "» not run",
     "not_judged": "? not judged",
+    "unmeasured": "✘ unmeasured",
 }
 
 
@@ -52,6 +53,8 @@ def checks_text(checks: Sequence[Check]) -> str:
     counts = {state: sum(check.state == state for check in checks) for state in ("failed", "warned", "not_judged")}
     noun = "check" if len(checks) == 1 else "checks"
     text = f"{counts['failed']} of {len(checks)} {noun} failed" if counts["failed"] else ""
+    if num_unmeasured := sum(check.unmeasured for check in checks):
+        text += f" ({num_unmeasured} unmeasured)"
     if not text and counts["not_judged"] < len(checks):
         text = f"{len(checks) - counts['warned'] - counts['not_judged']} of {len(checks)} {noun} passed"
         if not counts["warned"] and not counts["not_judged"]:
@@ -71,6 +74,11 @@ def subtest_table(checks: Sequence[Check]) -> str:
         return ""
     shown, num_folded = _fold(checks)
     return render("checks.jinja", checks=shown, num_folded=num_folded)
+
+
+def result_word(check: Check) -> str:
+    """Give what came of a check in a word; a limit that nothing was measured for is told from one that was missed."""
+    return _WORDS["unmeasured" if check.unmeasured else check.state]
 
 
 def margin_text(check: Check) -> str:
@@ -210,6 +218,7 @@ def _environment() -> Environment:
     environment.filters["checks_text"] = checks_text
     environment.filters["without_tally"] = without_tally
     environment.filters["margin"] = margin_text
+    environment.filters["result_word"] = result_word
     environment.filters["heading"] = title
     environment.filters["breakable"] = breakable
     environment.tests["link"] = is_link

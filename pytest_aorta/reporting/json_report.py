@@ -175,8 +175,12 @@ def verdict_document(view: RunView, *, fault: Fault | None = None) -> dict[str, 
 
 
 def blamed_hosts(checks: Iterable[Check]) -> tuple[str, ...]:
-    """Give the hosts of failed checks that go on the cluster's account, each once."""
-    return tuple(dict.fromkeys(c.host for c in checks if c.failed and c.fault == "cluster" and c.host))
+    """Give the hosts of failed checks that go on the cluster's account, each once.
+
+    A rank that misses a limit blames no host: it may be another one that it waits for.
+    """
+    blaming = (check for check in checks if check.failed and check.fault == "cluster" and check.gate is None)
+    return tuple(dict.fromkeys(check.host for check in blaming if check.host))
 
 
 def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -65,7 +65,7 @@ def gates_xml(view: RunView) -> str:
 
 def _testcase(suite: str, stage: str, check: Check) -> ET.Element:
     name = check.label
-    if check.host is not None and check.host not in check.label:
+    if check.host is not None and check.host not in check.label and check.gate is None:
         name += f" (host={check.host})"
     case = ET.Element("testcase", classname=one_line(f"{suite}.{stage}"), name=one_line(name), time="0.000")
     if check.gate is not None:

@@ -55,7 +55,7 @@ class RunView:
     """One run as reports show it.
 
     `suite` names the files (`aorta_single`), `environment` holds (name, value, link or ""), `paths` (label, path);
-    `drain` is the command that takes hosts that failed out of a Slurm cluster.
+    `drain` are the commands that take hosts that failed out of a Slurm cluster.
     """
 
     run_id: str
@@ -71,7 +71,7 @@ class RunView:
     not_judged: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     hint: Hint | None = None
-    drain: str = ""
+    drain: tuple[str, ...] = ()
 
     @property
     def checks(self) -> tuple[Check, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_aorta.checks import Check
+from pytest_aorta.reporting.deck_gates import gate_name
 from pytest_aorta.reporting.hints import Hint
 from pytest_aorta.reporting.model import RunView, short_label
 from pytest_aorta.reporting.text import one_line, without_tally
@@ -15,9 +16,11 @@ MAX_SUMMARY_LINES = 25
 _MAX_GATES = 10
 _MAX_NOTES = 3
 _MAX_SILENT = 3
+_MAX_DRAINS = 4
 _MAX_REASON_CHARS = 200
 _MAX_LINE_CHARS = 400
 _UNMEASURED = "unmeasured"
+_GRAVITY = {"failed": 2, _UNMEASURED: 1}
 _NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:[eE][+-]?\d+)?")
 _HEADLINES = {
     "passed": "PASSED",
@@ -98,7 +101,7 @@ def headline(view: RunView) -> str:
 
 
 def summary(view: RunView) -> tuple[str, ...]:
-    """Give the end of the run in at most 25 lines: verdict, gates, first cause, next step, drain command, paths."""
+    """Give the end of the run in at most 25 lines: verdict, gates, first cause, next step, drain commands, paths."""
     lines = [headline(view)]
     if view.first_cause and view.first_cause not in view.sentence:
         lines.append(f"first cause: {one_line(view.first_cause, _MAX_LINE_CHARS)}")
@@ -117,11 +120,12 @@ def summary(view: RunView) -> tuple[str, ...]:
 
 
 def what_to_do(view: RunView) -> Iterator[tuple[str, str]]:
-    """Give (label, text) of the next step and of the command that drains the hosts at fault."""
+    """Give (label, text) of the next step and of the commands that drain the hosts at fault."""
     if view.next_step:
         yield "next", one_line(view.next_step, _MAX_LINE_CHARS)
-    if view.drain:
-        yield "drain, in a Slurm cluster", view.drain
+    yield from (("drain, in a Slurm cluster", command) for command in view.drain[:_MAX_DRAINS])
+    if len(view.drain) > _MAX_DRAINS:
+        yield "drain", f"and {len(view.drain) - _MAX_DRAINS} more such commands in the report"
 
 
 def hint_text(hint: Hint, next_step: str) -> str:
@@ -131,7 +135,7 @@ def hint_text(hint: Hint, next_step: str) -> str:
 
 
 def _word(check: Check) -> str:
-    return _UNMEASURED if check.failed and check.actual is None else check.state.replace("_", " ")
+    return _UNMEASURED if check.unmeasured else check.state.replace("_", " ")
 
 
 def _why(check: Check) -> str:
@@ -144,9 +148,12 @@ def _why(check: Check) -> str:
 def _gate_lines(gates: Sequence[Check]) -> list[str]:
     if not gates:
         return []
-    words = [_word(check) for check in gates]
-    bad = [f"{words.count(word)} of {len(gates)} {word}" for word in ("failed", _UNMEASURED) if word in words]
-    header = f"gates: {', '.join(bad)}" if bad else f"gates: {len(gates)}, none failed"
+    words: dict[tuple[str, str], str] = {}  # the ranks of one gate are one, and one that failed says more
+    for check in sorted(gates, key=lambda check: _GRAVITY.get(_word(check), 0)):
+        words[gate_name(check), str(check.gate)] = _word(check)
+    told = list(words.values())
+    bad = [f"{told.count(word)} of {len(told)} {word}" for word in ("failed", _UNMEASURED) if word in told]
+    header = f"gates: {', '.join(bad)}" if bad else f"gates: {len(told)}, none failed"
     shown = sorted(gates, key=lambda check: not check.failed)[:_MAX_GATES]
     names = [one_line(short_label(check), 80) for check in shown]
     width = max(map(len, names))

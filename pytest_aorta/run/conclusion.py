@@ -103,7 +103,7 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
             return "the gate's reason says why it was not measured; leave the limit out where it cannot be"
         if gates:
             again = f"pytest --aorta-run={folder.run_id} --aorta-config=FILE judges this run by other limits"
-            return f"see each rank's share in {folder.metrics}; {again}"
+            return f"see each rank's share in {folder.judged_metrics}; {again}"
         if stage.outcome != "failed":
             return ""
         hint = hint_for(stage, folder)
@@ -172,13 +172,18 @@ def _environment(record: RunRecord, folder: RunFolder) -> Iterator[tuple[str, st
     yield from ((name, value, "") for name, value in record.environment.items())
 
 
-def drain(record: RunRecord) -> str:
-    """Give the command that drains the hosts that failed on the cluster's account; it is printed, never run."""
+def drain(record: RunRecord) -> tuple[str, ...]:
+    """Give the commands that drain the hosts that failed on the cluster's account, one a reason; none is ever run."""
     checks = [check for stage in record.stages.values() for check in stage.checks]
     failing = blamed_hosts(checks)
-    why = next((check.reason for check in checks if check.failed and check.host in failing), "")
-    hosts = [host for host in record.hosts if host in failing]
-    return drain_command(hosts, f"aorta {record.run_id[:RUN_ID_CHARS]}: {why}")
+    by_reason: dict[str, list[str]] = {}
+    for host in (host for host in record.hosts if host in failing):
+        why = next(check.reason for check in checks if check.host == host and host in blamed_hosts([check]))
+        by_reason.setdefault(re.sub(rf"^{re.escape(host)}:? ", "", why), []).append(host)
+    commands = (
+        drain_command(hosts, f"aorta {record.run_id[:RUN_ID_CHARS]}: {why}") for why, hosts in by_reason.items()
+    )
+    return tuple(filter(None, commands))
 
 
 def _notes(record: RunRecord) -> Iterator[str]:

@@ -55,6 +55,7 @@ _FACTS_OF_THE_MOMENT = frozenset({"hostname", "wall_ns", "uptime_s", "boot_id", 
 _GIT = "git:"
 _NOT_ENFORCED = "enforce_thresholds=false"
 _RANK = re.compile(r"\brank=(?P<rank>\d+)\)$")
+_RANK_THAT_ENDED = re.compile(r"^\S+: rank (?P<rank>\d+) (?:exited|was ended)")
 
 
 def draw(record: RunRecord, folder: RunFolder, deck: DeckPlace) -> str:
@@ -215,7 +216,7 @@ def _failures(record: RunRecord, folder: RunFolder, hosts: Sequence[str], per_ho
 
 
 def _rank_of(check: Check) -> int | None:
-    found = _RANK.search(check.label)
+    found = _RANK.search(check.label) or _RANK_THAT_ENDED.search(check.reason)
     return int(found["rank"]) if found is not None else None
 
 

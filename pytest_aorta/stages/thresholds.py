@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import Fault, StageError
 from pytest_aorta.gates.rules import Rule
 from pytest_aorta.gates.thresholds import gate, judge_all, rules, tally
+from pytest_aorta.reporting.deck_ranks import place_of
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.gating import NotNeeded, Step
 from pytest_aorta.run.products import Result, Verdicts
@@ -19,12 +21,16 @@ def validate_thresholds(run: RunContext, result: Result) -> Verdicts:
         metrics = run.folder.read_metrics()
     except (OSError, ValueError, KeyError) as error:
         raise StageError(f"{run.folder.metrics} cannot be read ({error}); select test_parse_results too") from error
-    checks = judge_all(all_rules(run.settings), metrics)
+    checks = judge_all(all_rules(run.settings), metrics, host_of=partial(_host_of, run.settings))
     return Verdicts(
         enforced=True,
         checks=checks,
         failure=tally(checks) if any(check.failed for check in checks) else "",
     )
+
+
+def _host_of(settings: Settings, rank: int) -> str | None:
+    return place_of(rank, [host.name for host in settings.hosts], settings.nproc_per_node)[0]
 
 
 def all_rules(settings: Settings) -> tuple[Rule, ...]:

@@ -129,6 +129,18 @@ def test_each_rank_is_a_check_of_its_own() -> None:
     assert checks[2].reason == "not measured: it has no value"
 
 
+def test_a_rank_is_told_with_its_host() -> None:
+    metric = _metric(9.0, 8.0, 11.0, None)
+    hosts = ["node1", "node1", "node2"]
+
+    checks = judge(Rule("step_time_ms_median", "max", 10.0, over="each"), metric, lambda rank: hosts[rank])
+    assert [check.host for check in checks] == ["node1", "node1", "node2"]
+    (extreme,) = judge(Rule("step_time_ms_median", "min", 8.5, over="min"), _metric(9.0, 9.0, 8.0), lambda _: "node2")
+
+    assert checks[1].reason == "step_time_ms_median of rank 1 on node1 11.00 ms is above 10 ms"
+    assert extreme.reason == "step_time_ms_median of rank 1 on node2 (the min over ranks) 8.00 ms is below 8.5 ms"
+
+
 @pytest.mark.parametrize(
     ("over", "kind", "limit", "state", "reason"),
     [

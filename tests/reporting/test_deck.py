@@ -112,6 +112,15 @@ def test_of_a_gate_over_each_rank_the_worst_is_shown(tmp_path: Path) -> None:
     assert all(one.host == f"gpu-000{one.rank // 8}" for one in failures if one.rank is not None)
 
 
+def test_a_rank_that_ended_is_told_with_its_host(tmp_path: Path) -> None:
+    run = make_run(tmp_path, ranks=16)
+    ended = Check(label="[execution] (phase=benchmark)", state="failed", host="gpu-0001", subtest=False,
+                  reason="gpu-0001: rank 9 exited 13: RuntimeError: planned")  # fmt: skip
+    run.stage("test_run_benchmark", "failed", f"measured, bad: {ended.reason}", (ended,))
+    (failure,) = deck_of(run).summary.failures
+    assert (failure.host, failure.rank) == ("gpu-0001", 9)
+
+
 def test_every_verdict_is_the_check_s_own(tmp_path: Path) -> None:
     """A check that says passed is shown as passed, whatever its numbers are: nothing is judged again."""
     run = make_run(tmp_path, ranks=16, limits={"max_avg_iteration_ms": 10.0})

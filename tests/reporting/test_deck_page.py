@@ -80,6 +80,11 @@ def test_what_a_reader_needs_stands_in_the_head(tmp_path: Path) -> None:
     assert "metrics.json" in head
 
 
+def test_the_words_of_the_matrix_are_explained_below_it(tmp_path: Path) -> None:
+    _, page = page_of(tmp_path, make_run(tmp_path, ranks=16))
+    assert "the last column stands for the metrics that no gate is about" in page.text
+
+
 def test_cards_that_have_nothing_to_show_are_not_there(tmp_path: Path) -> None:
     _, page = page_of(tmp_path, broken_run(tmp_path))
     assert page.values("id") == ["next-steps", "run-card", "lifecycle", "environment"]

@@ -161,7 +161,10 @@ def test_subtest_table_shows_actual_beside_gate() -> None:
 
 def test_a_gate_without_a_value_says_so() -> None:
     unmeasured = Check(label="x", state="failed", gate=Bound(kind="min", limit=0.1), reason="not measured")
-    assert Page(subtest_table([unmeasured])).rows[1][2] == "n/a"
+    assert Page(subtest_table([unmeasured])).rows[1][:3] == ["✘ unmeasured", "x", "n/a"]
+    assert checks_text([unmeasured, SLOW]) == "2 of 2 checks failed (1 unmeasured)"
+    view = RunView("r", "aorta_single", "failed", "s", stages=(StageRow("t", "failed", checks=(unmeasured,)),))
+    assert ["✘ unmeasured", "x", "n/a", "min 0.1", "", "not measured"] in Page(summary_prefix(view)).rows
 
 
 @pytest.mark.parametrize(("num_passed", "num_rows"), [(63, 1 + 64), (64, 1 + 1 + 1)])

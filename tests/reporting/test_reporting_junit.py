@@ -94,6 +94,13 @@ def test_gates_file_has_one_testcase_a_check_and_true_counts() -> None:
     assert warned.findtext("system-out") == "warned: differs"
 
 
+def test_a_gates_testcase_keeps_its_name_wherever_its_rank_ran() -> None:
+    ranked = SLOW.model_copy(update={"label": "[threshold] (metric=x, rank=1)", "host": "node-b"})
+    view = RunView("r", "aorta_single", "failed", "bad", stages=(StageRow("s", "failed", checks=(ranked,)),))
+    (case,) = ET.fromstring(gates_xml(view).encode()).iter("testcase")  # noqa: S314 made here
+    assert case.get("name") == "[threshold] (metric=x, rank=1)"
+
+
 def test_gates_file_survives_hostile_text() -> None:
     nasty = Check(label="[x] (host=\x1b[1m<b>\x00)", state="failed", reason=']]>"\x07\ud800&\n</failure>')
     view = RunView("r", "aorta_single", "failed", "s", stages=(StageRow("test_x", "failed", checks=(nasty,)),))

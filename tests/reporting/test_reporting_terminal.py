@@ -52,7 +52,7 @@ def test_summary_names_verdict_gates_cause_next_step_and_paths_failed_gates_firs
         next_step="look",
         not_judged=("kernel log",),
         paths=(("report", "aorta_reports/aorta_single.html"),),
-        drain="scontrol update nodename=a state=drain",
+        drain=("scontrol update nodename=a state=drain",),
     )
     assert summary(view) == (
         "FAILED: 1 of 2 gates failed",
@@ -87,12 +87,32 @@ def test_summary_is_at_most_25_lines_whatever_there_is() -> None:
     assert "  and 90 more in the report" in lines
 
 
+def test_summary_has_room_for_the_rest_whatever_is_drained() -> None:
+    view = RunView(
+        "r", "aorta_single", "failed", "x", drain=tuple(f"scontrol {n}" for n in range(9)), paths=(("a", "b"),)
+    )
+    lines = summary(view)
+    assert lines[-2:] == ("drain: and 5 more such commands in the report", "a: b")
+    assert sum(line.startswith("drain, in a Slurm cluster: scontrol") for line in lines) == 4
+
+
 def test_summary_tells_gates_that_were_not_measured_from_failed_ones() -> None:
     unmeasured = gate(3).model_copy(update={"state": "failed", "actual": None, "reason": "not measured: no GPU"})
     stages = (StageRow("s", "failed", checks=(gate(1), gate(2, failed=True), unmeasured)),)
     lines = summary(RunView("r", "aorta_single", "failed", "x", stages=stages))
     assert "gates: 1 of 3 failed, 1 of 3 unmeasured" in lines
     assert "  unmeasured gate_3  n/a (max 10 ms): not measured: no GPU" in lines
+
+
+def test_the_ranks_of_a_gate_count_as_one_gate_which_failed_if_any_did() -> None:
+    ranks = [gate(1, failed=number > 0).model_copy(update={"label": f"[threshold] (metric=gate_1, rank={number})"})
+             for number in range(3)]  # fmt: skip
+    ranks[1] = ranks[1].model_copy(update={"actual": None})
+    other = gate(1).model_copy(update={"gate": Bound(kind="max", limit=30, unit="ms")})
+    unmeasured = gate(2, failed=True).model_copy(update={"actual": None})
+    stages = (StageRow("s", "failed", checks=(*ranks, other, unmeasured)),)
+    lines = summary(RunView("r", "aorta_single", "failed", "x", stages=stages))
+    assert "gates: 1 of 3 failed, 1 of 3 unmeasured" in lines
 
 
 def test_summary_without_gates_is_short() -> None:

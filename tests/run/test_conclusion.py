@@ -6,9 +6,10 @@ from pathlib import Path
 
 from pytest_aorta.checks import Bound, Check
 from pytest_aorta.reporting.model import without_cause
-from pytest_aorta.run.conclusion import conclude, next_step, not_judged
+from pytest_aorta.run.conclusion import conclude, drain, next_step, not_judged
 from pytest_aorta.run.folder import RunFolder
-from pytest_aorta.run.record import StageRecord
+from pytest_aorta.run.record import HostRecord, StageRecord
+from tests.reporting.deck_runs import begin
 
 FOLDER = RunFolder(Path("/runs/01a2"))
 SKIPPED = "a prior lifecycle stage failed: test_launch_container: a: no answer: Permission denied"
@@ -29,6 +30,7 @@ def test_a_failure_is_told_before_what_stopped_pytest() -> None:
 def test_the_next_step_has_the_path() -> None:
     gates = failed("test_validate_thresholds", "measured, bad: x", SLOW)
     assert "/runs/01a2/metrics.json" in next_step(gates, FOLDER)
+    assert "/runs/01a2/metrics.json" in next_step(gates, RunFolder(FOLDER.path, judgement="20260101"))
     error = failed("test_parse_results", "could not measure: unexpected")
     assert next_step(error, FOLDER) == "read what test_parse_results said in /runs/01a2"
     assert next_step(error, FOLDER, "reports/aorta.log").endswith(" in reports/aorta.log")
@@ -49,3 +51,22 @@ def test_a_cause_is_told_once_and_named_elsewhere() -> None:
         "test_validate_thresholds": StageRecord(name="test_validate_thresholds", outcome="skipped", reason=SKIPPED)
     }
     assert list(not_judged(stages)) == ["thresholds (a prior lifecycle stage failed: test_launch_container)"]
+
+
+def test_hosts_that_failed_for_one_reason_are_drained_by_one_command_and_others_by_their_own(tmp_path: Path) -> None:
+    run = begin(tmp_path, hosts=[f"n{number}" for number in range(1, 6)], ranks_per_host=2)
+    run.keeper.hosts({f"n{number}": HostRecord(work_dir="/w", state_dir="/s") for number in range(1, 6)})
+    reasons = {"n1": "n1: Xid 79", "n2": "n2 shows 1 GPU", "n3": "n3 shows 1 GPU", "n4": "n4: not readable"}
+    found = tuple(
+        Check(label=f"[evidence] (host={host})", state="failed", host=host, reason=reason,
+              fault="rig" if host == "n4" else "cluster")
+        for host, reason in reasons.items()
+    )  # fmt: skip
+    late = SLOW.model_copy(update={"host": "n5"})
+    run.stage("test_run_benchmark", "failed", "measured, bad: n1: Xid 79", (*found, late))
+
+    told = [command.partition(f"{run.record.run_id[:13]}: ") for command in drain(run.record)]
+
+    assert [(start.split()[2].strip("'"), why) for start, _, why in told] == [
+        ("nodename=n1", "Xid 79'"), ("nodename=n[2-3]", "shows 1 GPU'"),
+    ]  # fmt: skip

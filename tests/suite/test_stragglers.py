@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,13 @@ def test_a_late_rank_is_named_and_fails_its_gate(rig: Any) -> None:
     output = rig.run(code=1)
     assert "[threshold] (metric=caused_delay_ms_per_step, rank=1)" in output
     assert "[threshold] (metric=caused_delay_ms_per_step, rank=0)" not in rig.reason("test_validate_thresholds")
+    host = socket.gethostname()
+    assert f"caused_delay_ms_per_step of rank 1 on {host} 1.0" in output
+    (named,) = json.loads((rig.reports / "verdict.json").read_text("utf-8"))["hosts"]
+    assert (named["host"], named["action"]) == (host, "inspect")
+    assert (rig.reports / "failing_nodes.txt").read_text("utf-8") == ""  # another one may be what it waited for
+    assert "drain, in a Slurm cluster" not in output
+    assert "gates: 1 of 3 failed" in output
     (note,) = [note for note in rig.record()["products"]["Result"]["notes"] if "is late" in note]
     assert note.startswith("rank 1 is late (kind: compute): the others wait 1.0")
     assert metrics(rig)["matched_ratio"]["value"] == 1.0
