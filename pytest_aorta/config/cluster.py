@@ -6,22 +6,23 @@ import getpass
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, SecretStr
 
 from pytest_aorta.config.cluster_file import ClusterFile, Transport
-from pytest_aorta.config.document import JsonPath, PathFault, Table, path_text
+from pytest_aorta.config.document import JsonPath, PathFault, Places, Table, path_text
 from pytest_aorta.config.host_names import one_spelling
 from pytest_aorta.config.placeholders import with_user
-from pytest_aorta.config.validation import examine, near
+from pytest_aorta.config.validation import examine, near, validate_pruned
 
 REGION: JsonPath = ("cluster",)
 _SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SPUR_NODES")
 _UPSTREAM_OPAQUE = ("env_vars", "container", "password")
 _MOST_WARNINGS = 50
+_MOST_OWNERS = 3
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -85,27 +86,48 @@ def username_of(document: Mapping[str, Any] | None) -> str:
 
 def examine_cluster(document: Table) -> tuple[Cluster | None, tuple[PathFault, ...], tuple[str, ...]]:
     """Read a cluster document: the cluster, or its faults; and the warnings about what is ignored in it."""
-    file, faults = examine(
-        ClusterFile,
-        with_user(document, login_user()),
-        region=REGION,
-        is_opaque=lambda path: path[0] in _UPSTREAM_OPAQUE,
-    )
+    known = with_user(document, login_user())
+    file, faults = examine(ClusterFile, known, region=REGION, is_opaque=lambda path: path[0] in _UPSTREAM_OPAQUE)
     if file is None:
-        return None, faults, ()
+        return None, tuple(_all_faults(known, faults)), ()
+    cluster = _cluster_of(file)
+    broken = tuple(_broken(file, cluster))
+    return (None if broken else cluster), broken, tuple(_warnings(file, cluster))
+
+
+def _cluster_of(file: ClusterFile) -> Cluster:
     hosts = tuple(Host(name, node.vpc_ip or name, rank) for rank, (name, node) in enumerate(file.node_dict.items()))
-    transport = resolve_transport(file.transport, hosts)
-    cluster = Cluster(
+    return Cluster(
         hosts=hosts,
         username=file.username or login_user(),
-        transport=transport,
+        transport=resolve_transport(file.transport, hosts),
         priv_key_file=file.priv_key_file or None,
         password=file.password if file.password and file.password.get_secret_value() else None,
         known_hosts=file.known_hosts or None,
         host_key_policy=file.host_key_policy,
     )
-    broken = tuple(_broken(file, cluster))
-    return (None if broken else cluster), broken, tuple(_warnings(file, cluster))
+
+
+def _all_faults(document: Table, faults: tuple[PathFault, ...]) -> Iterator[PathFault]:
+    """Give the faults of a file that cannot be read as it is, and those that the rest of it has.
+
+    Nodes under a name that is nearly node_dict are looked at as well.
+    """
+    names = [name for name in document if near(name, ("node_dict",))] if "node_dict" not in document else []
+    if names:
+        meant = Table(("node_dict" if name == names[0] else name, value) for name, value in document.items())
+        hint = _misspelt(names, ("node_dict",))
+        yield from (replace(f, message=f.message + hint) if f.path == ("node_dict",) else f for f in faults)
+        for fault in examine_cluster(meant)[1]:
+            if fault not in faults:
+                path = (names[0], *fault.path[1:]) if fault.path[:1] == ("node_dict",) else fault.path
+                yield replace(fault, path=path)
+        return
+    yield from faults
+    rest = validate_pruned(ClusterFile, document, {"node_dict": {"node": {}}}) if "node_dict" in document else None
+    known = Places(faults)
+    if rest is not None:
+        yield from (fault for fault in _broken(rest, _cluster_of(rest)) if not known.touch(fault.path))
 
 
 def resolve_transport(asked: Literal["auto", "local", "ssh", "slurm"], hosts: tuple[Host, ...]) -> Transport:
@@ -125,7 +147,10 @@ def is_this_machine(host: Host) -> bool:
 
 
 def ignored_fields(model: BaseModel, path: JsonPath = ()) -> Iterator[tuple[JsonPath, tuple[str, ...]]]:
-    """Give the place of each field that a tolerant section ignores, with the names of those that count there."""
+    """Give the place of each field that a tolerant section ignores, with the names of those that count there.
+
+    What all of several like sections have, or many of them, is given once, with * for their names.
+    """
     known = tuple(type(model).model_fields)
     for name in model.model_extra or {}:
         if not name.startswith("_"):
@@ -135,15 +160,20 @@ def ignored_fields(model: BaseModel, path: JsonPath = ()) -> Iterator[tuple[Json
         if isinstance(value, BaseModel):
             yield from ignored_fields(value, (*path, name))
         elif isinstance(value, dict):
-            for child in value.values():
-                if isinstance(child, BaseModel):
-                    yield from ignored_fields(child, (*path, name, "*"))
+            sections = {key: child for key, child in value.items() if isinstance(child, BaseModel)}
+            owners: dict[tuple[JsonPath, tuple[str, ...]], list[str]] = {}
+            for key, child in sections.items():
+                for found in ignored_fields(child):
+                    owners.setdefault(found, []).append(key)
+            for (place, names), keys in owners.items():
+                shown = ["*"] if len(keys) > min(_MOST_OWNERS, len(sections) - 1) > 0 else keys
+                yield from (((*path, name, key, *place), names) for key in shown)
 
 
 def ignored_warnings(model: BaseModel, path: JsonPath) -> list[str]:
     """Give one warning for each ignored field, a hint when it resembles one that counts; the first fifty of many.
 
-    The same field of several nodes is told once.
+    The same field of many nodes, or of all, is told once.
     """
     found = list(dict.fromkeys(ignored_fields(model, path)))
     told = [
@@ -159,17 +189,17 @@ def _broken(file: ClusterFile, cluster: Cluster) -> Iterator[PathFault]:
     if cluster.transport == "ssh":
         if not file.username:
             told = "is missing, expected the login name on the nodes; set it"
-            yield PathFault(("username",), told + _misspelt(file, ("username",)))
+            yield PathFault(("username",), told + _misspelt(file.model_extra or (), ("username",)))
         if cluster.priv_key_file is None and cluster.password is None:
             told = "is missing, expected a key file (or password) for SSH; set one of them"
-            yield PathFault(("priv_key_file",), told + _misspelt(file, ("priv_key_file", "password")))
+            yield PathFault(("priv_key_file",), told + _misspelt(file.model_extra or (), ("priv_key_file", "password")))
     if cluster.transport != "local":
         yield from _named_twice(cluster.hosts)
 
 
-def _misspelt(file: ClusterFile, wanted: tuple[str, ...]) -> str:
+def _misspelt(names: Iterable[str], wanted: tuple[str, ...]) -> str:
     """Give a hint where a field that is ignored resembles one that is missing."""
-    found = ((name, near(name, wanted)) for name in file.model_extra or {} if not name.startswith("_"))
+    found = ((name, near(name, wanted)) for name in names if not name.startswith("_"))
     return next((f"; seen {path_text((name,))}{hint}" for name, hint in found if hint), "")
 
 

@@ -81,18 +81,19 @@ def _mount(together: Together) -> Iterator[PathFault]:
     if config.container is None or not config.container.is_used or config.aorta_path is None:
         return
     wanted = (PurePosixPath(config.aorta_path), PurePosixPath(config.container_mount_path))
-    read_only = False
+    seen, step = "it is missing", "add it"
     for volume in config.container.runtime.args.volumes:
         host, _, rest = volume.partition(":")
         inside, _, options = rest.partition(":")
         if (PurePosixPath(host), PurePosixPath(inside)) == wanted:
             if "ro" not in options.split(","):
                 return
-            read_only = True
-    seen = "it is mounted read-only" if read_only else "it is missing"
+            seen, step = "it is mounted read-only", f'replace "{shortened(volume)}" by it'
+        elif target_of(volume) == str(wanted[1]):
+            seen, step = f"{shortened(host)} is mounted there", f'replace "{shortened(volume)}" by it'
     yield PathFault(
         ("container", "runtime", "args", "volumes"),
-        f'expected the writable mount "{config.aorta_path}:{config.container_mount_path}", but {seen}; add it',
+        f'expected the writable mount "{config.aorta_path}:{config.container_mount_path}", but {seen}; {step}',
     )
 
 

@@ -42,6 +42,7 @@ _LIMITS = {
 _MOST_NAMES_LISTED = 12
 _MOST_HINTS = 20
 _LONGEST_NAME = 100
+_LEAST_BEGINNING = 4
 
 
 def validate(
@@ -88,11 +89,13 @@ def validate_pruned(model: type[M], document: Mapping[str, Any], required: Mappi
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """Give `, did you mean ...?` for the closest of `names`, or nothing."""
+    """Give `, did you mean ...?` for the closest of `names`, else for one that begins so, or nothing."""
     if len(name) > _LONGEST_NAME:
         return ""
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.7)
-    return f", did you mean {close[0]}?" if close else ""
+    known = list(names)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    begun = [each for each in known if len(name) >= _LEAST_BEGINNING and each.startswith(name)]
+    return f", did you mean {(close or begun)[0]}?" if close or begun else ""
 
 
 def field_places(model: type[BaseModel], path: JsonPath = ()) -> Iterator[JsonPath]:

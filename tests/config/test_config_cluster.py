@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,31 @@ def test_a_misspelt_field_of_the_cluster_is_named_where_one_is_missing(site: Sit
     cluster = {name: value for name, value in TWO_NODES.items() if name != "priv_key_file"}
     told = site.minimal_faults(cluster={**cluster, "priv_keyfile": "/k"})["cluster.priv_key_file"]
     assert told.endswith("; seen priv_keyfile, did you mean priv_key_file?")
+
+
+def test_a_misspelt_node_dict_hides_no_other_fault(site: Site) -> None:
+    nodes = {"n0": {"vpc_ip": "a b"}, "n1": {}}
+    faults = site.minimal_faults(cluster={"node_dct": nodes, "user": "me", "priv_key_file": "/k"})
+    assert set(faults) == {"cluster.node_dict", "cluster.node_dct.n0.vpc_ip", "cluster.username"}
+    assert faults["cluster.node_dict"].endswith("; seen node_dct, did you mean node_dict?")
+    assert faults["cluster.username"].endswith("; seen user, did you mean username?")
+
+
+def test_a_fault_in_one_field_of_the_cluster_hides_none_of_another(site: Site) -> None:
+    faults = site.minimal_faults(cluster={"node_dict": {"n0": {}, "n1": {"vpc_ip": 5}}, "host_key_policy": "accept"})
+    assert set(faults) == {
+        *("cluster.node_dict.n1.vpc_ip", "cluster.host_key_policy", "cluster.username", "cluster.priv_key_file"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("owners", "told"), [((2,), ["n2"]), ((1, 3), ["n1", "n3"]), (range(5), ["*"]), (range(4), ["*"])]
+)
+def test_an_ignored_field_of_a_few_nodes_names_them(site: Site, owners: Sequence[int], told: list[str]) -> None:
+    nodes = {f"n{rank}": {"vpc_pi": "10.0.0.9"} if rank in owners else {} for rank in range(5)}
+    warnings = site.minimal(cluster={**TWO_NODES, "node_dict": nodes}).warnings
+    assert [warning.split()[0] for warning in warnings] == [f"cluster.node_dict.{name}.vpc_pi" for name in told]
+    assert all("did you mean vpc_ip?" in warning for warning in warnings)
 
 
 def test_a_cluster_without_nodes_is_told_what_they_are(site: Site) -> None:

@@ -344,7 +344,7 @@ def test_ignored_fields_are_told_within_bounds(site: Site) -> None:
         {"evidence": {"k" * 1_000_000: True}},
         {"training_overrides": {"k" * 1_000_000 + "<changeme>": 1}},
         {"multi_node": {"extra_env": {"1" * 1_000_000: 1}}},
-        {"cluster": {"node_dict": {"-" * 1_000_000: {}}}},
+        {"cluster": {"transport": "local", "node_dict": {"-" * 1_000_000: {}}}},
     ],
     ids=lambda fields: next(iter(fields))[:20],
 )

@@ -28,12 +28,12 @@ def test_a_writable_mount_of_the_checkout_is_enough(site: Site, volume: str) -> 
 @pytest.mark.parametrize(
     ("volumes", "seen"),
     [
-        ((), "missing"),
-        (("/data/aorta:/other",), "missing"),
-        (("/data:/mnt",), "missing"),
-        (("/data/aorta",), "missing"),
-        (("/data/aorta:/mnt:ro",), "read-only"),
-        (("/data/aorta:/mnt:z,ro",), "read-only"),
+        ((), "missing; add it"),
+        (("/data/aorta:/other",), "missing; add it"),
+        (("/x:/y", "/data:/mnt/"), '/data is mounted there; replace "/data:/mnt/" by it'),
+        (("/data/aorta",), "missing; add it"),
+        (("/data/aorta:/mnt:ro",), 'read-only; replace "/data/aorta:/mnt:ro" by it'),
+        (("/data/aorta:/mnt:z,ro",), 'read-only; replace "/data/aorta:/mnt:z,ro" by it'),
     ],
 )
 def test_without_a_writable_mount_the_wanted_one_is_named(site: Site, volumes: tuple[str, ...], seen: str) -> None:
