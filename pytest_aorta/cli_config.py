@@ -90,6 +90,8 @@ def copy(name: str, dest: str, force: bool) -> None:
             click.echo(f"wrote {path}")
     except OSError as error:
         raise _Refused(f"{error.filename}: cannot be written: {error.strerror}") from error
+    if lacking := _lacking(source):
+        click.echo(f"aorta config: warning: {target}: {lacking}; a run with it is refused", err=True)
 
 
 @config.command(epilog=_example("aorta config check ./my_cluster.json --cluster ./cluster.json"))
@@ -170,7 +172,14 @@ def _list(heading: str, paths: Sequence[Path]) -> None:
 
 def _purpose(path: Path) -> str:
     comment = parse_json(path.read_text(encoding="utf-8")).get("_comment", "")
-    return str(comment).partition(". ")[0].rstrip(".")
+    purpose = str(comment).partition(". ")[0].rstrip(".")
+    return "; ".join(filter(None, (purpose, _lacking(path))))
+
+
+def _lacking(path: Path) -> str:
+    """Say what a shipped file asks for that this version does not do."""
+    cluster = parse_json(path.read_text(encoding="utf-8")).get("cluster")
+    return "the transport slurm is not in this version" if (cluster or {}).get("transport") == "slurm" else ""
 
 
 def _refuse_to_overwrite(copies: dict[Path, str], target: Path, *, force: bool, makes_folder: bool) -> None:

@@ -88,8 +88,10 @@ def launch_text(settings: Settings) -> str:
     """Say in a few words what starts the workload, without what only a run knows (addresses, ports, folders)."""
     config = settings.config
     if config.workload is not None:
-        command = shlex.join(config.workload.command)
-        return f"torchrun: {command}" if uses_torchrun(settings) else f"{command} (once a node, as it is)"
+        command = list(config.workload.command)
+        if uses_torchrun(settings):
+            return f"torchrun: {shlex.join(_under_torchrun(command))}"
+        return f"{shlex.join(command)} (once a node, as it is)"
     if uses_torchrun(settings):
         return f"torchrun: {config.multi_node.train_script} --config {config.base_config}"
     return f"script: bash {config.experiment_script} {config.base_config}"

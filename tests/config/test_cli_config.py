@@ -30,6 +30,18 @@ def test_list_names_every_sample_with_its_purpose(monkeypatch: pytest.MonkeyPatc
         assert len(line.split()) > 3
 
 
+def test_a_sample_that_this_version_cannot_run_is_marked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    marked = [line.split()[0] for line in aorta("list").stdout.splitlines() if "not in this version" in line]
+    copied = aorta("copy", "slurm_distributed", tmp_path)
+    assert marked == ["slurm_distributed.json"]
+    assert copied.exit_code == 0
+    assert "the transport slurm is not in this version; a run with it is refused" in copied.stderr
+    assert aorta("copy", "local_cpu", tmp_path).stderr == ""
+
+
 def test_show_prints_the_file_with_or_without_its_suffix() -> None:
     text = shipped("configs/local_cpu.json").read_text()
     assert aorta("show", "local_cpu").stdout == aorta("show", "local_cpu.json").stdout == text
