@@ -53,6 +53,14 @@ class Check(BaseModel):
     subtest: bool = True
 
     @property
+    def blames_host(self) -> bool:
+        """Tell whether the cluster's account is charged with one host by this failure.
+
+        A rank that misses a limit blames none: it may be another one that it waits for.
+        """
+        return self.failed and self.fault == "cluster" and self.gate is None and bool(self.host)
+
+    @property
     def failed(self) -> bool:
         """Tell whether the measurement is bad."""
         return self.state == "failed"

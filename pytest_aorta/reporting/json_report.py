@@ -156,8 +156,11 @@ def benchmark_report(
     return report.model_dump(mode="json")
 
 
-def verdict_document(view: RunView, *, fault: Fault | None = None) -> dict[str, Any]:
-    """Give verdict.json; without `fault` it is that of the first failed check, or the rig's if none could be made."""
+def verdict_document(view: RunView) -> dict[str, Any]:
+    """Give verdict.json.
+
+    `fault` is the cluster's account if a check blames a host, else that of the first failed check, else the rig's.
+    """
     suspects: dict[str, list[Check]] = {}
     for check in view.checks:
         if check.host is not None and check.state in ("failed", "warned"):
@@ -165,7 +168,7 @@ def verdict_document(view: RunView, *, fault: Fault | None = None) -> dict[str, 
     report = VerdictReport(
         run_id=view.run_id,
         verdict=view.verdict,
-        fault=fault or _fault(view),
+        fault=_fault(view),
         sentence=one_line(view.sentence),
         hosts=tuple(_host_verdict(host, checks) for host, checks in suspects.items()),
         not_judged=view.not_judged,
@@ -175,28 +178,27 @@ def verdict_document(view: RunView, *, fault: Fault | None = None) -> dict[str, 
 
 
 def blamed_hosts(checks: Iterable[Check]) -> tuple[str, ...]:
-    """Give the hosts of failed checks that go on the cluster's account, each once.
-
-    A rank that misses a limit blames no host: it may be another one that it waits for.
-    """
-    blaming = (check for check in checks if check.failed and check.fault == "cluster" and check.gate is None)
-    return tuple(dict.fromkeys(check.host for check in blaming if check.host))
+    """Give the hosts that failed checks blame, each once."""
+    return tuple(dict.fromkeys(check.host for check in checks if check.blames_host and check.host))
 
 
 def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Part the hosts into failing ones (a failed check on the cluster's account) and good ones.
+    """Part the hosts into failing ones (a failed check blames them) and good ones; the others are neither.
 
-    A host is good only when something was measured: a run that broke off, or a workload that failed before it gave a
-    metric, proves nothing. Nor is any host good when a check failed on the cluster's account that names no host.
+    A host is good only when something was measured on it: a run that broke off, or a workload that failed before it
+    gave a metric, proves nothing, nor does a host whose rank died or whose traces are missing. Nor is any host good
+    when a check failed on the cluster's account that names no host.
     """
     failing = set(blamed_hosts(view.checks))
-    blamed = any(check.failed and check.fault == "cluster" for check in view.checks)
+    failed = [check for check in view.checks if check.failed]
+    named = {check.host for check in failed if check.gate is None}
     has_metric = any(metric.value is not None for metric in view.metrics.values())
     measured = has_metric or (view.verdict == "failed" and bool(failing))
-    measured = measured and view.verdict in {"passed", "failed"} and (bool(failing) or not blamed)
+    measured = measured and view.verdict in {"passed", "failed"}
+    measured = measured and (bool(failing) or not any(check.fault == "cluster" for check in failed))
     return (
         tuple(host for host in hosts if host in failing),
-        tuple(host for host in hosts if measured and host not in failing),
+        tuple(host for host in hosts if measured and host not in named),
     )
 
 
@@ -251,12 +253,14 @@ def _threshold(check: Check) -> ThresholdPart:
 def _fault(view: RunView) -> Fault:
     if view.verdict in ("passed", "interrupted"):
         return "none"
+    if any(check.blames_host for check in view.checks):
+        return "cluster"
     failed = [check for check in view.checks if check.failed]
     return failed[0].fault if failed else "rig"
 
 
 def _host_verdict(host: str, checks: Sequence[Check]) -> HostVerdict:
-    bad = [check for check in checks if check.failed]
+    bad = sorted((check for check in checks if check.failed), key=lambda check: not check.blames_host)
     steps = [check.next_step for check in (*bad, *checks) if check.next_step]
     action = steps[0] if steps else ("inspect" if bad else "watch")
     return HostVerdict(host=host, action=action, evidence=tuple(one_line(check.line()) for check in checks))

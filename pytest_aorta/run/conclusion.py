@@ -26,6 +26,7 @@ from pytest_aorta.run.record import NOT_UNDONE, RunRecord, StageRecord, Verdict
 NO_SOURCE = "—"
 PHASE_LOGS = {"test_build_rccl": "rccl", "test_run_benchmark": "benchmark"}
 MAX_LOGS = 64
+MAX_STEPS = 3
 RUN_ID_CHARS = 13  # what names the millisecond that it began in
 LOG_TAIL_BYTES = 64 * 1024
 TELLING = re.compile(r"N?R?CCL (?:WARN|ERROR)|\b\w*(?:Error|error|ERROR)\b|\bfault\b|killed by signal|\[E\d{4} ")
@@ -95,7 +96,7 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
     for stage in stages.values():
         if stage.outcome not in {"failed", "interrupted"}:
             continue
-        for check in stage.checks:
+        for check in sorted(stage.checks, key=lambda check: not check.blames_host):
             if check.failed and check.next_step:
                 return check.next_step
         gates = [check for check in stage.checks if check.failed and check.gate is not None]
@@ -107,15 +108,22 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
         if stage.outcome != "failed":
             return ""
         hint = hint_for(stage, folder)
-        step = hint.next_step if hint is not None else _remedy(stage)
+        step = _remedy(stage) or (hint.next_step if hint is not None else "")
         return step or f"read what {stage.name} said in {log or folder.path}"
     return ""
 
 
 def _remedy(stage: StageRecord) -> str:
-    """Give what the sentence about an error itself says to do: its last clause, where that is an instruction."""
-    found = INSTRUCTION.search(stage.reason) if stage.failure == "unmeasured" else None
-    return found["step"] if found is not None else ""
+    """Give what the sentences about an error say to do, host by host: each last clause that is an instruction.
+
+    They name the host and the file, which a hint cannot.
+    """
+    if stage.failure != "unmeasured":
+        return ""
+    sentences = [check.reason for check in stage.checks if check.failed and check.host] or [stage.reason]
+    steps = list(dict.fromkeys(found["step"] for each in sentences if (found := INSTRUCTION.search(each))))
+    more = len(steps) - MAX_STEPS
+    return "; ".join([*steps[:MAX_STEPS], *([f"and so on, {more} more in the report"] if more > 0 else [])])
 
 
 def hint_for(stage: StageRecord | None, folder: RunFolder) -> Hint | None:

@@ -34,6 +34,9 @@ NO_TRACE = Check(label="[trace collection] (host=b)", state="failed", host="b", 
 ECC = Check(
     label="[evidence] (host=c, check=ecc)", state="failed", host="c", reason="2 uncorrectable", next_step="drain"
 )
+DIED = Check(
+    label="[execution]", state="failed", host="c", reason="rank 1 exited 1", fault="workload", next_step="read its log"
+)
 WARM = Check(label="power", state="warned", host="a", reason="power cap differs", subtest=False)
 
 
@@ -113,22 +116,27 @@ def test_verdict_takes_the_first_failed_checks_account_and_names_hosts() -> None
         (view(verdict="could_not_measure"), "rig"),
         (view(NO_TRACE, SLOW), "rig"),
         (view(SLOW, verdict="interrupted"), "none"),
+        (view(DIED, ECC), "cluster"),
+        (view(DIED, SLOW), "workload"),
     ],
 )
 def test_verdict_fault(run_view: RunView, fault: str) -> None:
     assert verdict_document(run_view)["fault"] == fault
 
 
-def test_given_fault_wins() -> None:
-    assert verdict_document(view(SLOW), fault="workload")["fault"] == "workload"
+def test_what_a_host_is_blamed_for_says_what_to_do_with_it() -> None:
+    (suspect,) = verdict_document(view(DIED, ECC))["hosts"]
+    assert suspect["action"] == "drain"
+    assert [line.split(":")[0] for line in suspect["evidence"]] == ["[execution]", "[evidence] (host=c, check=ecc)"]
 
 
 def test_only_the_clusters_failures_condemn_a_host_and_only_a_measured_run_clears_one() -> None:
-    assert sort_hosts(view(ECC, NO_TRACE, WARM), ["a", "b", "c"]) == (("c",), ("a", "b"))
+    measured = {"step_time_ms_median": Metric(value=1.0, unit="ms", source="step log")}
+    assert sort_hosts(view(ECC, NO_TRACE, WARM), ["a", "b", "c"]) == (("c",), ("a",))
+    assert sort_hosts(view(DIED, metrics=measured), ["b", "c"]) == ((), ("b",))
     assert sort_hosts(view(ECC, verdict="could_not_measure"), ["a", "c"]) == (("c",), ())
     no_such_script = Check(label="[execution]", state="failed", reason="exited 2", fault="workload", subtest=False)
     assert sort_hosts(view(no_such_script), ["a", "b"]) == ((), ())
-    measured = {"step_time_ms_median": Metric(value=1.0, unit="ms", source="step log")}
     assert sort_hosts(view(no_such_script, metrics=measured), ["a", "b"]) == ((), ("a", "b"))
     assert host_lines(["a1", "a2", "b"]) == "a[1-2],b\n"
     assert host_lines([]) == ""
