@@ -16,7 +16,8 @@ class NodeEntry(TolerantSection):
     """One node. Unknown keys are ignored with a warning."""
 
     vpc_ip: HostName | None = Field(
-        default=None, description="Address that the other nodes use; absent: the node's key."
+        default=None,
+        description="Address that the other nodes use, of the first node as rendezvous; absent: the node's key.",
     )
 
 
