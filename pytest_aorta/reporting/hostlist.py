@@ -10,6 +10,7 @@ from collections.abc import Iterable
 _NUMBERED = re.compile(r"(.*?)(\d+)$")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _NO_REASON = re.compile(r"[^A-Za-z0-9 .,:;()/_+@%-]+")
+_EVERY_NODE = "ALL"  # scontrol takes it for all nodes of the cluster
 MAX_REASON_CHARS = 120
 
 
@@ -38,7 +39,7 @@ def drain_command(hosts: Iterable[str], reason: str) -> str:
 
     What a host wrote may stand in the reason: only characters that neither a shell nor scontrol reads are left of it.
     """
-    nodes = [host for host in hosts if _PLAIN.fullmatch(host) and not _is_address(host)]
+    nodes = [host for host in hosts if _PLAIN.fullmatch(host) and not _is_address(host) and host.upper() != _EVERY_NODE]
     if not nodes:
         return ""
     told = " ".join(_NO_REASON.sub(" ", reason).split())[:MAX_REASON_CHARS].rstrip()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from xml.etree import ElementTree as ET
 
 from pytest_aorta.checks import Check
@@ -21,12 +22,20 @@ def properties_for(checks: Sequence[Check]) -> list[tuple[str, str]]:
     Each sub-test stands twice: under the documented name, which repeats, and under a name of its own, because readers
     such as Jenkins keep one value a name.
     """
+    subtests = [check for check in checks if check.subtest]
     properties = []
-    for check in checks:
-        if check.subtest:
-            text = one_line(check.line())
-            properties += [(SUBTEST_PROPERTY, text), (f"aorta.{one_line(check.label)}", text)]
+    for check, name in zip(subtests, _told_apart(check.label for check in subtests), strict=True):
+        text = one_line(check.line())
+        properties += [(SUBTEST_PROPERTY, text), (f"aorta.{one_line(name)}", text)]
     return properties
+
+
+def _told_apart(names: Iterable[str]) -> Iterator[str]:
+    """Number names that come again, such as those of a metric's second gate; the first keeps its own."""
+    seen: Counter[str] = Counter()
+    for name in names:
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name} #{seen[name]}"
 
 
 def stage_properties(row: StageRow) -> list[tuple[str, str]]:
@@ -41,7 +50,11 @@ def gates_xml(view: RunView) -> str:
     Names do not hold values, so that a testcase is the same from run to run. A check that was not judged is skipped;
     one that only warns passes and says why in its output.
     """
-    cases = [_testcase(view.suite, stage.name, check) for stage in view.stages for check in stage.checks]
+    cases = [
+        _testcase(f"{view.suite}.{stage.name}", name, check)
+        for stage in view.stages
+        for check, name in zip(stage.checks, _told_apart(map(_name, stage.checks)), strict=True)
+    ]
     failures = sum(case.find("failure") is not None for case in cases)
     skipped = sum(case.find("skipped") is not None for case in cases)
     root = ET.Element("testsuites", name="aorta gates")
@@ -63,11 +76,13 @@ def gates_xml(view: RunView) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _testcase(suite: str, stage: str, check: Check) -> ET.Element:
-    name = check.label
-    if check.host is not None and check.host not in check.label and check.gate is None:
-        name += f" (host={check.host})"
-    case = ET.Element("testcase", classname=one_line(f"{suite}.{stage}"), name=one_line(name), time="0.000")
+def _name(check: Check) -> str:
+    has_host = check.host is not None and check.host not in check.label and check.gate is None
+    return f"{check.label} (host={check.host})" if has_host else check.label
+
+
+def _testcase(classname: str, name: str, check: Check) -> ET.Element:
+    case = ET.Element("testcase", classname=one_line(classname), name=one_line(name), time="0.000")
     if check.gate is not None:
         properties = ET.SubElement(case, "properties")
         for key, value in (("aorta.actual", check.actual_text), ("aorta.gate", str(check.gate))):

@@ -96,6 +96,8 @@ def open_run(config: pytest.Config, found: Activation) -> Opened:
     if thresholds is not None and not settings.config.enforce_thresholds:
         # Who names limits on the command line wants to be told whether they hold.
         settings = replace(settings, config=settings.config.model_copy(update={"enforce_thresholds": True}))
+    if thresholds is not None and not settings.thresholds.any_set() and not settings.config.gates:
+        raise ConfigError([Fault(str(thresholds), "sets no limit, so that nothing would be judged; set one of them")])
     if not option.collectonly:
         _refuse_pointless(settings, found.config_file if stored is None else None)
     return Opened(settings, stored, report_dir)

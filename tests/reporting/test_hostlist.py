@@ -61,6 +61,11 @@ def test_the_drain_command_is_one_that_a_shell_reads_as_meant() -> None:
     assert len(drain_command(["a"], "x" * 1000)) < 200
 
 
+def test_no_name_drains_every_node() -> None:
+    assert drain_command(["ALL", "all"], "bad") == ""
+    assert shlex.split(drain_command(["All", "b"], "bad"))[2] == "nodename=b"
+
+
 def test_what_is_no_node_name_is_not_drained() -> None:
     assert drain_command([], "why") == ""
     assert drain_command(["10.0.0.1", "fe80::1", "-a", "a;reboot", "all nodes"], "why") == ""

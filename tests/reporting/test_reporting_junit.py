@@ -50,6 +50,16 @@ def test_properties_stand_in_order_twice_each() -> None:
     ]
 
 
+def test_two_gates_on_one_metric_have_names_of_their_own() -> None:
+    upper = SLOW.model_copy(update={"label": "[threshold] (metric=total_time_us)"})
+    lower = upper.model_copy(update={"state": "passed", "gate": Bound(kind="min", limit=1, unit="ms"), "reason": ""})
+    names = ["[threshold] (metric=total_time_us)", "[threshold] (metric=total_time_us) #2"]
+    assert [name for name, _ in properties_for([upper, SHOWN_ONLY, lower])][1::2] == [f"aorta.{name}" for name in names]
+    view = RunView("r", "aorta_single", "failed", "bad", stages=(StageRow("s", "failed", checks=(upper, lower)),))
+    cases = ET.fromstring(gates_xml(view).encode()).iter("testcase")  # noqa: S314 made here
+    assert [case.get("name") for case in cases] == names
+
+
 def test_verdict_property_tells_bad_from_unmeasured() -> None:
     assert stage_properties(StageRow("s", "passed"))[-1] == ("aorta.verdict", "passed")
     assert stage_properties(StageRow("s", "failed", reason="measured, bad: x"))[-1][1] == "failed"

@@ -42,6 +42,14 @@ def test_other_thresholds_beside_it_change_the_verdict(rig: Any) -> None:
     assert rig.record()["judgements"][0]["thresholds"]["max_avg_iteration_ms"] == 1.0
 
 
+def test_limits_that_limit_nothing_are_refused(rig: Any) -> None:
+    rig.configure()
+    rig.run()
+    limits(rig, max_avg_iteration_ms=None)
+    output = rig.pytest("-k", "test_validate_thresholds", "--aorta-thresholds=other_threshold.json", code=4)
+    assert "other_threshold.json: sets no limit, so that nothing would be judged" in output
+
+
 def test_config_beside_it_changes_what_it_is_judged_by(rig: Any) -> None:
     rig.configure()
     rig.run(code=0)
