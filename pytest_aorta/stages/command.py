@@ -25,6 +25,7 @@ CUDA_DEFAULTS = {"NCCL_DEBUG": "VERSION", "TORCH_NCCL_HIGH_PRIORITY": "1"}
 COMPUTE_UNITS = 256
 ROCM_LIBRARY_DIRS = ("/opt/rocm/lib", "/opt/rocm/lib64", "/opt/openmpi/lib", "/opt/rccl-tests/build")
 
+SET_PYTHON = "set `python` to the full path of one that has torch there"
 _PLAIN_FLAG = re.compile(r"-[bBdEiIOqsSuvx]+")  # of python, without a word that belongs to it
 BUNDLED_BUILD_SCRIPT = "scripts/build_rccl.sh"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -9,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from pytest_aorta.config.container import Container, RuntimeArgs
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.spec import RUN_LABEL, STATE_LABEL, Login, Mount, Spec
-from pytest_aorta.errors import CommandFailed, ConfigError, FleetError, HostError
+from pytest_aorta.errors import CommandFailed, ConfigError, FleetError, HostError, Misnamed
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.inside import InsideTransport
@@ -17,11 +18,12 @@ from pytest_aorta.fleet.program import NAME, program_bytes
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator
-from pytest_aorta.stages.command import python_command
+from pytest_aorta.stages.command import SET_PYTHON, python_command
 
 GIVE_SECONDS = 600
 MEMLOCK = "memlock=-1"
 GIVEN_BACK = "ownership given back"
+_NO_PROGRAM = re.compile(r"executable file .*not found|exec: \S+ stat \S+ no such file")
 
 
 def start_containers(
@@ -161,8 +163,19 @@ def _enter(run: RunContext, work_dirs: Mapping[str, str]) -> None:
     _require_visible(run, programs)
     inside = _inside(run, programs)
     run.on_teardown("node programs in the containers ended", inside.close)
-    inside.open({host: f"{path}/inside.node" for host, path in work_dirs.items()})
+    try:
+        inside.open({host: f"{path}/inside.node" for host, path in work_dirs.items()})
+    except FleetError as error:
+        raise FleetError({host: _told(run.settings, each) for host, each in error.by_host.items()}) from error
     run.enter(inside)
+
+
+def _told(settings: Settings, error: HostError) -> HostError:
+    """Give why the node program did not start in a container, with what to do where the image has no such Python."""
+    if not _NO_PROGRAM.search(error.reason):
+        return error
+    image, (python, *_) = _required(settings).image, python_command(settings)
+    return Misnamed(error.host, f"the image {image} has no program {python!r}; {SET_PYTHON}")
 
 
 def _inside(run: RunContext, programs: Mapping[str, str]) -> Fleet:

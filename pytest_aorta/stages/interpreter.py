@@ -10,7 +10,7 @@ from pytest_aorta.errors import CommandFailed, FleetError, HostError, Misnamed
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
-from pytest_aorta.stages.command import python_command, uses_torchrun
+from pytest_aorta.stages.command import SET_PYTHON, python_command, uses_torchrun
 
 PROBE = (
     "import importlib.metadata as m, importlib.util as u, json, sys;"
@@ -50,7 +50,7 @@ def _told(error: HostError) -> HostError:
     """Give why a Python did not start, with what to do where there is none of that name."""
     if not isinstance(error, CommandFailed) or not error.reason.startswith("cannot run "):
         return error
-    return Misnamed(error.host, f"{error.reason}; set `python` to the full path of one that has torch there")
+    return Misnamed(error.host, f"{error.reason}; {SET_PYTHON}")
 
 
 def plan_torch(settings: Settings) -> Iterator[Step]:

@@ -52,3 +52,15 @@ def test_as_the_page_shows_it(lab: Lab, tmp_path: Path) -> None:
     traces = (cluster.folder / "combined_traces").rglob("*.pt.trace.json")
     assert sorted(path.parent.name for path in traces) == ["rank0", "rank1"]
     cluster.assert_nothing_left()
+
+
+def test_a_python_that_the_image_lacks_is_a_fault_of_the_configuration(lab: Lab, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, lab=lab)
+    cluster.configure_cluster(python="pythn")
+
+    output = cluster.run(code=1)
+
+    assert f"node1: the image {IMAGE} has no program 'pythn'; set `python`" in cluster.reason("test_launch_container")
+    assert "\nnext: set `python` to the full path of one that has torch there\n" in output
+    assert json.loads((cluster.reports / "verdict.json").read_text("utf-8"))["fault"] == "config"
+    cluster.assert_nothing_left()
