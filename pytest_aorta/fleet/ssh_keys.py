@@ -89,8 +89,9 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
         return (
             f"its host key has changed: seen {fingerprint(key.asbytes())} ({key.get_name()}), expected "
             f"{fingerprint(expected.key)} ({expected.kind}, {expected.file} line {expected.line}); the machine was "
-            "installed anew, or somebody stands in between: only when its administrator has confirmed the new key, "
-            f"remove the old one by `ssh-keygen -R '{self._name}' -f {expected.file}`"
+            "installed anew, or somebody stands in between; "
+            f"remove the old key by `ssh-keygen -R '{self._name}' -f {expected.file}` only when its administrator has "
+            "confirmed the new one"
         )
 
     def _unknown(self, key: paramiko.PKey) -> str:
@@ -103,7 +104,6 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
             add = f"ssh -o UserKnownHostsFile={file} {self._alias} true"
         elif self._files and not self._files[0].parent.exists():
             add = f"mkdir -m 700 -p {self._files[0].parent} && {add}"
-        # The command comes early: a line of the terminal has room for little more.
         return (
             f"its host key is not known: seen {fingerprint(key.asbytes())} ({kind}), expected a known one; "
             f"add it by `{add}` when `ssh-keygen -lf /etc/ssh/ssh_host_{short}_key.pub` on the machine shows the same, "

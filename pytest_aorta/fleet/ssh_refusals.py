@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import socket
 
 import paramiko
@@ -10,7 +12,7 @@ from paramiko.ssh_exception import NoValidConnectionsError, ProxyCommandFailure
 from pytest_aorta.fleet.ssh_keys import HostKeyRefused
 from pytest_aorta.fleet.ssh_settings import Hop
 
-_OF_THE_CLUSTER = "username and priv_key_file of the cluster"
+_SSH_PORT = 22
 _IS_IT_UP = "is the host up, and may this machine reach its SSH port?"
 
 
@@ -70,22 +72,37 @@ def _not_let_in(error: BaseException, hop: Hop) -> str:
         return f"{error}, expected to be let in by a key or a password alone; there is nobody to ask"
     if "timeout" in str(error).lower():
         return "it did not answer whether we are let in; is a directory service of that host slow?"
-    tried: list[str] = [path for path in hop.key_files if path not in hop.locked]
     kwargs = hop.connection.connect_kwargs
+    tried: list[str] = [path for path in hop.key_files if path not in hop.locked]
     if kwargs["look_for_keys"]:
         tried.append("the keys in ~/.ssh")
-    if kwargs["allow_agent"]:
+    if kwargs["allow_agent"] and "SSH_AUTH_SOCK" in os.environ:
         tried.append("the keys of the agent")
     if kwargs["password"] is not None:
         tried.append("the password")
-    locked = ""
-    if hop.locked:
-        locked = f"; {', '.join(hop.locked)} needs a passphrase: give it to the agent by `ssh-add {hop.locked[0]}`"
-    where = "User and IdentityFile of that host in ~/.ssh/config" if hop.is_jump else _OF_THE_CLUSTER
     return (
         f"user {hop.connection.user} was not let in (tried {', '.join(tried) or 'nothing'}), expected one of them to "
-        f"open it; check {where}{locked}"
+        f"open it; {_after_login(hop)}"
     )
+
+
+def _after_login(hop: Hop) -> str:
+    """Say what to do where no login worked: the same one by hand tells why."""
+    if hop.locked:
+        return f"give {hop.locked[0]}, which needs a passphrase, to the agent by `ssh-add {hop.locked[0]}`"
+    by_hand = ["ssh", "-v", *(["-i", hop.key_files[0]] if hop.key_files else []), "-l", hop.connection.user]
+    by_hand += [
+        *(["-p", str(hop.connection.port)] if hop.connection.port != _SSH_PORT else []),
+        str(hop.connection.original_host),
+        "true",
+    ]
+    if hop.is_jump:
+        where = "User and IdentityFile of that host in ~/.ssh/config"
+    elif hop.connection.connect_kwargs["password"] is None:
+        where = "username and priv_key_file of the cluster"
+    else:
+        where = f"username{', password and priv_key_file' if hop.key_files else ' and password'} of the cluster"
+    return f"try `{shlex.join(by_hand)}`, and check {where}"
 
 
 def _jump(hop: Hop) -> str:

@@ -19,6 +19,7 @@ _MAX_SILENT = 3
 _MAX_DRAINS = 4
 _MAX_REASON_CHARS = 200
 _MAX_LINE_CHARS = 400
+_MAX_STEP_CHARS = 1200  # a command that is cut is none
 _UNMEASURED = "unmeasured"
 _GRAVITY = {"failed": 2, _UNMEASURED: 1}
 _NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:[eE][+-]?\d+)?")
@@ -96,8 +97,11 @@ class Cadence:
 
 
 def headline(view: RunView) -> str:
-    """Give the verdict in one line: `PASSED: …`."""
-    return f"{_HEADLINES[view.verdict]}: {one_line(view.sentence, _MAX_LINE_CHARS)}"
+    """Give the verdict in one line: `PASSED: …`; of a long one, what the next step repeats is left out."""
+    sentence = view.sentence
+    for step in view.next_step.split("; ") if len(sentence) > _MAX_LINE_CHARS else ():
+        sentence = sentence.replace(f"; {step}", "")
+    return f"{_HEADLINES[view.verdict]}: {one_line(sentence, _MAX_LINE_CHARS)}"
 
 
 def summary(view: RunView) -> tuple[str, ...]:
@@ -122,7 +126,7 @@ def summary(view: RunView) -> tuple[str, ...]:
 def what_to_do(view: RunView) -> Iterator[tuple[str, str]]:
     """Give (label, text) of the next step and of the commands that drain the hosts at fault."""
     if view.next_step:
-        yield "next", one_line(view.next_step, _MAX_LINE_CHARS)
+        yield "next", one_line(view.next_step, _MAX_STEP_CHARS)
     yield from (("drain, in a Slurm cluster", command) for command in view.drain[:_MAX_DRAINS])
     if len(view.drain) > _MAX_DRAINS:
         yield "drain", f"and {len(view.drain) - _MAX_DRAINS} more such commands in the report"

@@ -151,6 +151,10 @@ class RunFolder:
         """A phase's log of one node."""
         return self.path / f"{phase}-node-{rank}.log"
 
+    def log_of(self, phase: str, rank: int, host: str) -> str:
+        """Name a phase's log for people, who know hosts by their names: the file has the host's place, from 0."""
+        return f"{self.phase_log(phase, rank)} (of {host})"
+
     def traces(self, layout: str, rank: int) -> Path:
         """Where a node's trace trees are kept."""
         return self.path / "combined_traces" / f"node_{rank}" if layout == "combined" else self.path / "traces"

@@ -150,7 +150,7 @@ def _status(phase: Phase, error: str) -> Status:
 def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerator: Accelerator) -> Iterator[Check]:
     """Say how the workload ended, once, by its first cause."""
     settings = watch.settings
-    logs = [str(run.folder.phase_log(PHASE, rank)) for rank in range(len(phase.hosts))]
+    logs = [run.folder.log_of(PHASE, rank, host) for rank, host in enumerate(phase.hosts)]
     if error:
         look = f"see why in {', '.join(logs[:2])}; nothing was measured"
         if not phase.refused:

@@ -209,7 +209,7 @@ def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], a
 
 
 def _what_to_look_at(run: RunContext, host: Host) -> str:
-    look = f"look at {run.folder.phase_log(PHASE, host.rank)}: did it get as far as its profiled steps?"
+    look = f"look at {run.folder.log_of(PHASE, host.rank, host.name)}: did it get as far as its profiled steps?"
     workload = run.settings.config.workload
     if workload is None:
         return look

@@ -119,7 +119,7 @@ class Failures:
         if not causes:
             return Cause(_lost_peers(by_themselves, ended_by_torchrun), is_own=False)
         followers = len(failed) - len(causes)
-        after = f" ({followers} more ranks ended after it)" if followers else ""
+        after = f" ({_more(followers, 'rank')} ended after it)" if followers else ""
         return Cause("; ".join(str(failure) for failure in _distinct(causes)) + after, is_own=True)
 
     def _last_line(self, failure: RankFailure) -> str:
@@ -150,8 +150,12 @@ def first_causes(failures: Mapping[str, Failures], codes: Mapping[str, int | Non
     own = {host: cause for host, cause in found.items() if cause.is_own}
     named = own or found
     followers = len(found) - len(named)
-    after = f" ({followers} more hosts ended after it)" if followers else ""
+    after = f" ({_more(followers, 'host')} ended after it)" if followers else ""
     return {host: replace(cause, said=f"{host}: {cause.said}{after}") for host, cause in named.items()}
+
+
+def _more(number: int, noun: str) -> str:
+    return f"{number} more {noun}{'s' if number > 1 else ''}"
 
 
 def _lost_peers(losers: list[RankFailure], ended_by_torchrun: list[RankFailure]) -> str:

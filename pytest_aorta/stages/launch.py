@@ -153,6 +153,7 @@ def _devices(settings: Settings, facts: Mapping[str, Answer], accelerator: Accel
     for host, answer in facts.items():
         nodes = answer["nvidia"] if accelerator == "cuda" else [p for p in answer["dri"] if "/renderD" in p]
         present = bool(answer["kfd"]) if accelerator == "rocm" else bool(nodes)
+        noun = "device" if len(nodes) == 1 else "devices"
         if not present or len(nodes) < wanted:
             yield Check(
                 label=f"[evidence] (host={host}, check=gpus)",
@@ -160,7 +161,7 @@ def _devices(settings: Settings, facts: Mapping[str, Answer], accelerator: Accel
                 host=host,
                 actual=float(len(nodes)) if present else 0.0,
                 unit="GPUs",
-                reason=f"{host} shows {len(nodes)} {accelerator} devices, gpus_per_node is {wanted}",
+                reason=f"{host} shows {len(nodes)} {accelerator} {noun}, gpus_per_node is {wanted}",
                 next_step=f"on {host}, check the driver and the devices, or correct gpus_per_node",
             )
 

@@ -61,7 +61,7 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
     checks = [
         _failed(
             f"{host}: {config.build_script} ended with {code}",
-            f"read {run.folder.phase_log('rccl', tuple(tree.root).index(host))}",
+            f"read {run.folder.log_of('rccl', tuple(tree.root).index(host), host)}",
             host,
         )
         for host, code in phase.failed.items()

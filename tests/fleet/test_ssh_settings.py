@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import paramiko
 import pytest
 
+from pytest_aorta.fleet.ssh_refusals import refusal
 from pytest_aorta.fleet.ssh_settings import Access, Hop, way_to
 
 
@@ -132,3 +134,23 @@ def test_a_configuration_that_cannot_be_read_is_named(home: Path) -> None:
 
 def test_the_password_is_in_no_representation() -> None:
     assert "word" not in repr(Access("me", password="word"))  # noqa: S106
+
+
+def test_a_refused_login_comes_with_the_same_one_by_hand(
+    home: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(access: Access) -> str:
+        [hop] = way_to("n1", access, 7)
+        return str(refusal(paramiko.AuthenticationException("Authentication failed."), hop, "n1"))
+
+    configure(home, "Host n1\n  HostName 192.0.2.1\n  Port 2200\n")
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    assert said(Access("me", str(key))).endswith(
+        f"user me was not let in (tried {key}), expected one of them to open it; "
+        f"try `ssh -v -i {key} -l me -p 2200 n1 true`, and check username and priv_key_file of the cluster"
+    )
+    by_password = said(Access("me", password="sesame"))  # noqa: S106  # nobody's
+    assert "(tried the keys in ~/.ssh, the password)" in by_password
+    assert by_password.endswith("try `ssh -v -l me -p 2200 n1 true`, and check username and password of the cluster")
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(home / "agent"))
+    assert "the keys of the agent" in said(Access("me", str(key)))

@@ -99,7 +99,7 @@ ROWS = (
         Ending(
             stages="PPPSFFSPSPP", **BAD, fault="workload", hosts=("node2",), status="failed", uncollected=("node2",),
             why={
-                "bench": r"measured, bad: node2: rank 1 exited 13 \(1 more hosts ended after it\)",
+                "bench": r"measured, bad: node2: rank 1 exited 13 \(1 more host ended after it\)",
                 "collect": r"could not measure: 1 of 2 hosts gave no traces: node2 has no trace file .* written by "
                 r"this run .*",
             },

@@ -86,8 +86,8 @@ def test_unknown_host_key(cluster: Cluster) -> None:
     ending = run_to_end(cluster)
 
     assert_refused(cluster, ending, "node2: ", "its host key is not known")
-    [headline] = [line for line in ending.output.splitlines() if line.startswith("COULD NOT MEASURE: ")]
-    assert re.search(rf"`ssh-keyscan -t \S+ \S+ >> {cluster.path}/known_hosts`", headline)
+    [step] = [line for line in ending.output.splitlines() if line.startswith("next: ")]
+    assert re.search(rf"`ssh-keyscan -t \S+ \S+ >> {cluster.path}/known_hosts`", step)
 
 
 def test_changed_host_key(cluster: Cluster) -> None:
@@ -96,6 +96,8 @@ def test_changed_host_key(cluster: Cluster) -> None:
         ending = run_to_end(cluster)
 
     assert_refused(cluster, ending, "node2: ", "its host key has changed", "ssh-keygen -R")
+    [step] = [line for line in ending.output.splitlines() if line.startswith("next: ")]
+    assert re.search(r"`ssh-keygen -R '[\d.]+' -f \S+`", step)
 
 
 @pytest.mark.parametrize("what", ["key", "user"])
@@ -112,6 +114,8 @@ def test_not_let_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, what: str
     assert (ending.verdict, ending.fault, ending.failing) == ("could_not_measure", "rig", [])
     assert all(f"{name}: no SSH connection" in ending.sentence for name in cluster.names)
     assert "check username and priv_key_file of the cluster" in ending.sentence
+    [step] = [line for line in ending.output.splitlines() if line.startswith("next: ")]
+    assert all(re.search(rf"`ssh -v -i \S+ -l \S+ {name} true`", step) for name in cluster.names)
     cluster.assert_nothing_left()
 
 

@@ -86,8 +86,8 @@ def test_accept_new_accepts_once_and_never_a_changed_key(lab: Lab, host: Host, t
         assert refused(lab, "node1", **settings) == (
             f"no SSH connection (node1 is {host.address} port 22 as root): its host key has changed: seen {new} "
             f"(ssh-ed25519), expected {old} (ssh-ed25519, {known} line 1); the machine was installed anew, or somebody "
-            "stands in between: only when its administrator has confirmed the new key, remove the old one by "
-            f"`ssh-keygen -R '{host.address}' -f {known}`"
+            f"stands in between; remove the old key by `ssh-keygen -R '{host.address}' -f {known}` only when its "
+            "administrator has confirmed the new one"
         )
         assert known.read_text() == line + "\n"
         subprocess.run(["ssh-keygen", "-R", host.address, "-f", str(known)], capture_output=True, check=True)
@@ -199,12 +199,14 @@ def test_a_wrong_key_and_an_unknown_user(lab: Lab, host: Host, home: Path, tmp_p
     (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
     wrong = make_key(tmp_path / "wrong")
     assert refused(lab, "node1", key_file=str(wrong)) == (
-        f"no SSH connection (node1 is {host.address} port 22 as root): user root was not let in (tried {wrong}, the "
-        "keys of the agent), expected one of them to open it; check username and priv_key_file of the cluster"
+        f"no SSH connection (node1 is {host.address} port 22 as root): user root was not let in (tried {wrong}), "
+        f"expected one of them to open it; try `ssh -v -i {wrong} -l root node1 true`, and check username and "
+        "priv_key_file of the cluster"
     )
     said = refused(lab, "node1", username="nobody-here", key_file=str(lab.key), password=PASSWORD)
     assert "user nobody-here was not let in (tried " in said
     assert "the password)" in said
+    assert said.endswith("true`, and check username, password and priv_key_file of the cluster")
     assert PASSWORD not in said
     absent = refused(lab, "node1", key_file=str(tmp_path / "absent"))
     assert absent == f"the key file {tmp_path}/absent cannot be read: No such file or directory; correct priv_key_file"
@@ -224,7 +226,7 @@ def test_a_key_with_a_passphrase(
         settings = {"username": "lab", "key_file": str(locked)}
         (Path.home() / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
         assert refused(lab, "node1", **settings).endswith(
-            f"; {locked} needs a passphrase: give it to the agent by `ssh-add {locked}`"
+            f"; give {locked}, which needs a passphrase, to the agent by `ssh-add {locked}`"
         )
         assert client_address(lab, "node1", password=PASSWORD, **settings) == lab.plan.controller
         agent(locked, PASSWORD)

@@ -161,7 +161,11 @@ DEVICES = (
         ),
         ("the host has /dev/infiniband/uverbs0",),
     ),
-    Lines("gpus_too_few", ("n1 shows 7 rocm devices, gpus_per_node is 8",), ("n1 shows 8 rows",)),
+    Lines(
+        "gpus_too_few",
+        ("n1 shows 7 rocm devices, gpus_per_node is 8", "n1 shows 1 rocm device, gpus_per_node is 2"),
+        ("n1 shows 8 rows",),
+    ),
     Lines(
         "hsa_resources",
         ("Call returned HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.",),

@@ -53,6 +53,8 @@ def test_a_hint_is_a_likely_cause_and_one_next_step_and_blames_no_host(row: Hint
         assert text == text.strip()
         assert not text.endswith(".")
         assert "\n" not in text
+        assert "docs/" not in text  # a path of the repository is none where the package is installed
+        assert "HOST" not in re.findall(r"\w+", text)  # a placeholder is no command: the failure names the host
     assert len(row.cause) <= 140
     assert len(row.next_step) <= 180
     assert row.line().startswith(f"[{row.severity}] ")

@@ -115,6 +115,16 @@ def test_the_ranks_of_a_gate_count_as_one_gate_which_failed_if_any_did() -> None
     assert "gates: 1 of 3 failed, 1 of 3 unmeasured" in lines
 
 
+def test_a_long_sentence_leaves_room_for_the_next_host_and_the_step_is_whole() -> None:
+    steps = [f"add it by `ssh-keyscan {host} >> {'k' * 150}` when it is right" for host in ("n1", "n2")]
+    sentence = "; ".join(f"n{number}: its host key is not known; {step}" for number, step in enumerate(steps, 1))
+    lines = summary(RunView("r", "aorta_distributed", "could_not_measure", sentence, next_step="; ".join(steps)))
+    assert lines == (
+        "COULD NOT MEASURE: n1: its host key is not known; n2: its host key is not known",
+        f"next: {'; '.join(steps)}",
+    )
+
+
 def test_summary_without_gates_is_short() -> None:
     view = RunView("r", "aorta_single", "could_not_measure", "no host answered")
     assert summary(view) == ("COULD NOT MEASURE: no host answered",)

@@ -44,6 +44,29 @@ def test_the_next_step_has_the_path() -> None:
     assert next_step(folder, FOLDER).startswith("set work_dir, or HOME")
 
 
+def test_what_a_sentence_says_to_do_about_its_host_comes_before_what_a_hint_says() -> None:
+    said = "its host key is not known: seen A, expected a known one; add it by `ssh-keyscan {0}` when it is right"
+    refused = tuple(
+        Check(label=f"[container] (host={host})", state="failed", host=host, fault="rig", subtest=False,
+              reason=f"{host}: {said.format(host)}")
+        for host in ("n1", "n2", "n3", "n4", "n5")
+    )  # fmt: skip
+    told = failed(
+        "test_launch_container", "could not measure: " + "; ".join(check.reason for check in refused), *refused
+    )
+    told["test_launch_container"] = told["test_launch_container"].model_copy(update={"failure": "unmeasured"})
+    steps = [f"add it by `ssh-keyscan n{number}` when it is right" for number in (1, 2, 3)]
+    assert next_step(told, FOLDER) == "; ".join([*steps, "and so on, 2 more in the report"])
+
+
+def test_both_ways_to_use_an_engine_are_offered_not_only_the_one_that_a_hint_knows() -> None:
+    step = "add the user to the group docker, or allow `NOPASSWD: /usr/bin/docker` in sudoers"
+    reason = f"n1: this user may not use docker, and sudo does not help: sudo: a password is required; {step}"
+    told = failed("test_launch_container", f"could not measure: {reason}")
+    told["test_launch_container"] = told["test_launch_container"].model_copy(update={"failure": "unmeasured"})
+    assert next_step(told, FOLDER) == step
+
+
 def test_a_cause_is_told_once_and_named_elsewhere() -> None:
     assert without_cause(SKIPPED) == "a prior lifecycle stage failed: test_launch_container"
     assert without_cause("skip_rccl_build=true: x: y") == "skip_rccl_build=true: x: y"

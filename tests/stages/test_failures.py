@@ -28,13 +28,13 @@ def cause(*lines: str, code: int | None = 1) -> str:
 
 @pytest.mark.parametrize("order", [[(0, 1), (1, 13)], [(1, 13), (0, 1)]])
 def test_rank_that_lost_its_peer_is_not_named(order: list[tuple[int, int]]) -> None:
-    assert cause(PEER_LOST.format(r=0), *block(*order)) == "a: rank 1 exited 13 (1 more ranks ended after it)"
+    assert cause(PEER_LOST.format(r=0), *block(*order)) == "a: rank 1 exited 13 (1 more rank ended after it)"
 
 
 def test_rank_with_an_error_of_its_own_is_named_with_it() -> None:
     said = cause("[default1]:[rank1]: ValueError: no such layer", PEER_LOST.format(r=0), *block((0, 1), (1, 1)))
 
-    assert said == "a: rank 1 exited 1: ValueError: no such layer (1 more ranks ended after it)"
+    assert said == "a: rank 1 exited 1: ValueError: no such layer (1 more rank ended after it)"
 
 
 def test_rank_that_torchrun_ended_is_not_named() -> None:
@@ -86,14 +86,14 @@ def test_rank_that_waited_in_vain_points_to_those_that_had_not_failed() -> None:
 def test_rank_that_torchrun_ended_is_no_cause_whatever_it_said() -> None:
     said = cause("[default1]:RuntimeError: training step failed", *block((0, -9), (1, -15)))
 
-    assert said == "a: rank 0 was ended by SIGKILL (1 more ranks ended after it)"
+    assert said == "a: rank 0 was ended by SIGKILL (1 more rank ended after it)"
 
 
 def test_own_connection_error_of_a_rank_is_its_own() -> None:
     said = cause("[default1]:ConnectionRefusedError: [Errno 111] Connection refused", *block((0, -15), (1, 1)))
 
     assert said == (
-        "a: rank 1 exited 1: ConnectionRefusedError: [Errno 111] Connection refused (1 more ranks ended after it)"
+        "a: rank 1 exited 1: ConnectionRefusedError: [Errno 111] Connection refused (1 more rank ended after it)"
     )
 
 
@@ -134,7 +134,7 @@ def test_host_whose_ranks_only_lost_their_peers_is_not_named() -> None:
     found = first_causes({"a": first, "b": second}, {"a": 1, "b": 1})
 
     assert {host: cause.said for host, cause in found.items()} == {
-        "b": "b: rank 1 exited 13 (1 more hosts ended after it)"
+        "b": "b: rank 1 exited 13 (1 more host ended after it)"
     }
 
 
@@ -161,4 +161,4 @@ def test_rank_that_crashed_or_chose_its_exit_code_failed_by_itself(words: str, c
 def test_followers_of_every_kind_are_not_named_beside_the_guilty(words: str) -> None:
     said = cause(f"[default0]:{words}", "[default1]:ValueError: mine", *block((0, 1), (1, 1)))
 
-    assert said == "a: rank 1 exited 1: ValueError: mine (1 more ranks ended after it)"
+    assert said == "a: rank 1 exited 1: ValueError: mine (1 more rank ended after it)"

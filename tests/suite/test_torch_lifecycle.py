@@ -66,7 +66,7 @@ def test_rank_that_cannot_go_on_is_named_in_the_trainers_words(rig: Any, kind: s
     reason = rig.reason("test_run_benchmark")
     assert reason.startswith("measured, bad: ")
     assert f"rank 1 exited 1: {said}" in reason
-    assert reason.endswith("(1 more ranks ended after it)")
+    assert reason.endswith("(1 more rank ended after it)")
 
 
 def test_hanging_rank_is_shown_with_the_stacks_of_all(rig: Any) -> None:
@@ -118,6 +118,6 @@ def test_failed_rank_of_another_host_names_that_host_only(rig: Any) -> None:
     rig.run(*inject(kind="exit", rank=1, step=10, exit_code=13), code=1)
 
     reason = rig.reason("test_run_benchmark")
-    assert reason == "measured, bad: n2: rank 1 exited 13 (1 more hosts ended after it)"
+    assert reason == "measured, bad: n2: rank 1 exited 13 (1 more host ended after it)"
     verdict = json.loads((rig.folder / "verdict.json").read_text("utf-8"))
     assert [host["host"] for host in verdict["hosts"]] == ["n2"]

@@ -108,7 +108,7 @@ DEVICES = (
     says(
         "gpus_too_few",
         "fatal",
-        r"shows \d+ (?:rocm|cuda) devices",
+        r"shows \d+ (?:rocm|cuda) devices?",
         "a GPU of this host is missing: fallen off the bus, disabled, or a partition mode that changes the number",
         "compare `lspci` with `rocm-smi` or `nvidia-smi -L`; see the kernel log since boot",
         _ROCM,

@@ -9,7 +9,7 @@ _DOCKER = "Docker's documentation"
 _NFS = "the nfs and exports manuals"
 _SLURM = "Slurm's documentation"
 _LINUX = "the Linux manual"
-_OWN = "docs/how-to/failures.md"
+_OWN = "pytest-aorta's documentation, page how-to/failures"
 
 # Whatever else was seen, also in the kernel logs of other hosts, came of it.
 LOST = (
@@ -39,7 +39,7 @@ HOSTS = (
         r"host key (?:has changed|verification failed|for .{0,80} (?:has changed|does not match))"
         r"|remote host identification has changed",
         "the host was installed anew, or another machine answers in its place",
-        "ask its owner; only then `ssh-keygen -R HOST`",
+        "ask its owner; only then remove the old key by `ssh-keygen -R`",
         _SSH,
     ),
     says(
@@ -47,8 +47,7 @@ HOSTS = (
         "fatal",
         r"host key .{0,80}(?:is not known|unknown)|no .{0,20}host key is known",
         "nobody has accepted the key of this host yet",
-        "compare its fingerprint with the machine's, then `ssh-keyscan HOST >> ~/.ssh/known_hosts`, or "
-        "host_key_policy: accept-new",
+        "compare its fingerprint with the machine's, then add it to ~/.ssh/known_hosts, or host_key_policy: accept-new",
         _SSH,
     ),
     says(
@@ -57,7 +56,7 @@ HOSTS = (
         r"was not let in|permission denied \((?:publickey|password|keyboard)|no supported authentication methods"
         r"|authentication failed",
         "the user name or key is wrong for this host, or the key needs a passphrase and no agent holds it",
-        "`ssh -v HOST true` as the user of the configuration; check username, priv_key_file and `ssh-add -l`",
+        "try `ssh -v` with the user and key of the cluster file; check username, priv_key_file and `ssh-add -l`",
         _SSH,
     ),
     says(
@@ -75,7 +74,7 @@ HOSTS = (
         r"|no ssh connection.{0,120}(?:no answer|connection refused)"
         r"|no answer within \d+(?:\.\d+)? s, expected sshd|connect to host .{0,80} port \d+)",
         "the host is off, cut off, or does not run sshd where it is looked for",
-        "`ssh HOST true` from the machine that runs pytest; then power, cable, firewall, port in ~/.ssh/config",
+        "try `ssh` with the user and key of the cluster file; then power, cable, firewall, port in ~/.ssh/config",
         _SSH,
     ),
     says(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pytest_aorta.reporting.hints.hint import Hint, says
 
-_OWN = "docs/how-to/failures.md"
-_METRICS = "docs/metrics.md"
+_OWN = "pytest-aorta's documentation, page how-to/failures"
+_METRICS = "pytest-aorta's documentation, page metrics"
 
 WORKLOAD = (
     says(
@@ -13,8 +13,8 @@ WORKLOAD = (
         "fatal",
         r"the trainer refuses its configuration|unrecognized arguments|error: argument ",
         "an option or override of the workload is unknown or has a value that it does not take",
-        "correct training_overrides; docs/workload.md lists the options",
-        "docs/workload.md",
+        "correct training_overrides; the documentation's page workload lists the options",
+        "pytest-aorta's documentation, page workload",
     ),
     says(
         "loss_not_finite",
@@ -23,7 +23,7 @@ WORKLOAD = (
         r"|gradient overflow",
         "the training left the range of its numbers: learning rate, precision, or a device that computes wrongly",
         "run it with a lower optimizer.lr; if other hosts stay finite with the same seed, test the device",
-        "docs/workload.md",
+        "pytest-aorta's documentation, page workload",
     ),
     says(
         "weights_differ",
@@ -31,7 +31,7 @@ WORKLOAD = (
         r"different sets of weights",
         "ranks that should hold the same weights do not: silent corruption, or a collective that was left out",
         "run it again with the same seed; a rank that stands alone twice is a device to drain",
-        "docs/metrics.md",
+        "pytest-aorta's documentation, page metrics",
     ),
     says(
         "entry_missing",
@@ -80,7 +80,7 @@ WORKLOAD = (
         r"kernel-log scan incomplete|reading it is not permitted",
         "the kernel log of a host could not be read, so nothing is known of its hardware",
         "allow `sudo -n dmesg` there, or enlarge log_buf_len when it was overwritten",
-        "docs/how-to/bare-metal.md",
+        "pytest-aorta's documentation, page how-to/bare-metal",
     ),
 )
 
