@@ -66,6 +66,15 @@ class AortaSession:
         yield
         self.validation.arrange(config, items, collected)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Leave the reports of the run before where nothing could be collected."""
+        try:
+            return (yield)
+        except BaseException:
+            self.validation.withdraw()
+            raise
+
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remember what was deselected."""
         self.validation.deselected(items)

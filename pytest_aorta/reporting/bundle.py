@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
@@ -16,12 +16,12 @@ def bundle_name(stem: str, moment: datetime) -> str:
 
 
 def write_bundle(
-    target: Path, folder: Path, stem: str, run_record: Path | None = None, *, evidence: Sequence[Path] = ()
+    target: Path, files: Mapping[str, Path], *, pages: Path | None = None, evidence: Sequence[Path] = ()
 ) -> tuple[str, ...]:
-    """Pack the reports of a suite from the report folder, and the run's record; gives what was packed.
+    """Pack a run's files, by their names in the archive, as far as they are there; gives what was packed.
 
-    The page stands at the root, what it links to in `<stem>_html/`, which is flat, and each folder of `evidence` in
-    `evidence/`. Traces are not among it. The archive appears whole or not at all.
+    The page stands at the root, what it links to in the folder `pages`, which is flat, and each folder of `evidence`
+    in `evidence/`. Traces are not among it. The archive appears whole or not at all.
 
     Raises:
         OSError: it cannot be written.
@@ -30,7 +30,7 @@ def write_bundle(
     packed = []
     try:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
-            for name, path in (*_members(folder, stem, run_record), *_flat(evidence, "evidence")):
+            for name, path in _members(files, pages, evidence):
                 archive.write(path, name)
                 packed.append(name)
         partial.replace(target)
@@ -39,14 +39,11 @@ def write_bundle(
     return tuple(packed)
 
 
-def _members(folder: Path, stem: str, run_record: Path | None) -> Iterator[tuple[str, Path]]:
+def _members(files: Mapping[str, Path], pages: Path | None, evidence: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """Give (name in the archive, file) of everything that is there; links are not followed."""
-    for name in (f"{stem}.html", f"{stem}.xml", f"{stem}-gates.xml", f"{stem}.log", *LISTS):
-        if _is_file(folder / name):
-            yield name, folder / name
-    yield from _flat([folder / f"{stem}_html"], "")
-    if run_record is not None and _is_file(run_record):
-        yield "run.json", run_record
+    yield from ((name, path) for name, path in files.items() if _is_file(path))
+    yield from _flat([pages] if pages is not None else [], "")
+    yield from _flat(evidence, "evidence")
 
 
 def _flat(folders: Iterable[Path], below: str) -> Iterator[tuple[str, Path]]:

@@ -26,8 +26,8 @@ from pytest_aorta.suite.rows import failure_text, is_subtest, subtest_label
 _log = logging.getLogger(__name__)
 _REASON_COLUMN = 3
 _INPUTS = {"config": "Config File", "cluster": "Cluster File", "thresholds": "Threshold File"}
-_OWN_FILES = ("test_*.html", "test_*.log", f"{NAME}.*", *(f"{kind}_*" for kind in _INPUTS))
-_STYLE_SHEET = "report.css"
+_STYLE_SHEET, _PAGE_SHEET = "report.css", "aorta.css"
+_OWN_FILES = ("test_*.html", "test_*.log", f"{NAME}.*", *(f"{kind}_*" for kind in _INPUTS), _STYLE_SHEET, _PAGE_SHEET)
 _MAX_FAILURE_CHARS = 16 * 1024
 
 
@@ -74,18 +74,27 @@ class HtmlRows:
         inputs: Sequence[InputFile] = (),
         redact: Callable[[str], str] = str,
     ) -> None:
-        report = Path(config.invocation_params.dir, os.path.expandvars(config.option.htmlpath)).expanduser()
         self._inputs = inputs
         self._suite = suite
         self._view = view
         self._rows = rows
         self._redact = redact
-        self._report = report
-        self._folder = report.parent / f"{suite}_html"
+        self._report = Path(config.invocation_params.dir, os.path.expandvars(config.option.htmlpath)).expanduser()
+        self._folder = self._report.parent / f"{suite}_html"
         self._nodes: dict[str, _Node] = {}
         self._pages: list[str] = []
         self._is_ours = False
         self._data: ReportData | None = None
+
+    @property
+    def pages(self) -> Path:
+        """The folder of everything that the page links."""
+        return self._folder
+
+    @property
+    def is_begun(self) -> bool:
+        """Tell whether pytest-html has come to write the page."""
+        return self._is_ours
 
     def deck(self, labels: Mapping[str, str], log: Path | None) -> DeckPlace:
         """Give where the Run Deck stands: in the folder beside the report."""
@@ -108,8 +117,6 @@ class HtmlRows:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each report; at a test's last one write its log page and hang its sub-tests and the link on its row."""
-        if not self._nodes:
-            self._forget_earlier_files()
         node = self._nodes.setdefault(report.nodeid, _Node())
         (node.subtests if is_subtest(report) else node.tests).append(report)
         if report.when != "teardown":
@@ -233,14 +240,6 @@ class HtmlRows:
             return one_line(self._redact(first), 600)
         return html_rows.checks_text(self._checks(report.nodeid)) if report.nodeid in self._nodes else ""
 
-    def _forget_earlier_files(self) -> None:
-        """Remove the pages and copies of an earlier session, now that something of this one is reported."""
-        try:
-            for old in (old for names in _OWN_FILES for old in self._folder.glob(names)):
-                old.unlink(missing_ok=True)
-        except OSError as error:
-            _log.warning("files of an earlier session stay in %s (%s)", self._folder, error.strerror)
-
     def _write_log_page(self, report: pytest.TestReport) -> str:
         """Write the page of a stage that left output; give its link, or "" without one."""
         row = self._rows.get(report.nodeid)
@@ -257,7 +256,7 @@ class HtmlRows:
             report.nodeid, sections, full_text_name=f"{stage}.log", report_name=self._report.name
         )
         try:
-            write_text(self._folder / "aorta.css", html_rows.stylesheet())
+            write_text(self._folder / _PAGE_SHEET, html_rows.stylesheet())
             write_text(self._folder / f"{stage}.html", page)
             if was_cut:
                 write_text(self._folder / f"{stage}.log", html_rows.full_text(report.nodeid, sections))
@@ -266,6 +265,16 @@ class HtmlRows:
             return ""
         self._pages.append(stage)
         return quote(f"{self._folder.name}/{stage}.html")
+
+
+def forget_pages(folder: Path) -> None:
+    """Remove the pages and copies of an earlier session from their folder; what others put there stays.
+
+    Raises:
+        OSError: one stays.
+    """
+    for old in (old for names in _OWN_FILES for old in folder.glob(names) if old.is_file()):
+        old.unlink()
 
 
 def _stage_name(nodeid: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,12 +13,22 @@ import pytest
 from _pytest.junitxml import xml_key
 
 from pytest_aorta.errors import Fault
+from pytest_aorta.plugin import LAST_RUN
+from pytest_aorta.reporting.bundle import LISTS
+from pytest_aorta.suite.html import forget_pages
 from pytest_aorta.suite.opening import Opened
+
+_KINDS = (".html", ".xml", "-gates.xml", ".log")
+# Sessions of pytest that print something and run no test.
+_LISTING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The report files of this session, None where there is none; `own_*` if the name is our default."""
+    """The report files of this session, None where there is none; `own_*` if the name is our default.
+
+    `earlier` are the files, `pages` the folders of pages, that may be there of the run before.
+    """
 
     folder: Path | None = None
     html: Path | None = None
@@ -26,7 +38,8 @@ class Reports:
     own_html: bool = False
     own_junit: bool = False
     own_log: bool = False
-    stale: tuple[Path, ...] = ()
+    earlier: tuple[Path, ...] = ()
+    pages: tuple[Path, ...] = ()
     _held: list[int] = field(default_factory=list)
 
     def hold(self) -> None:
@@ -53,12 +66,19 @@ class Reports:
             os.close(self._held.pop())
 
     def begin(self, config: pytest.Config) -> None:
-        """Begin the text log, and take away reports of earlier runs that this one does not write anew."""
+        """Take away the reports of the run before, and begin the text log.
+
+        Raises:
+            OSError: one stays.
+        """
+        for old in self.earlier:
+            if old.is_file():
+                old.unlink()
+        for folder in self.pages:
+            forget_pages(folder)
         writer = config.pluginmanager.get_plugin("logging-plugin")
         if self.own_log and writer is not None:
             writer.set_log_path(str(self.log))
-        for stale in self.stale:
-            stale.unlink(missing_ok=True)
 
     def withdraw(self, config: pytest.Config) -> None:
         """Take our files back from pytest's writers, because no stage is run: the last run's reports stay."""
@@ -68,64 +88,121 @@ class Reports:
             del config.stash[xml_key]
         if self.own_html:
             plugins.unregister(name="aorta-html")
-            for plugin in list(plugins.get_plugins()):
-                if type(plugin).__module__.startswith("pytest_html."):
-                    plugins.unregister(plugin)
+            for plugin in _html_writers(config):
+                plugins.unregister(plugin)
+
+    def write_rest(self, session: pytest.Session, *, html: bool) -> None:
+        """Write what pytest left out when a report before it could not be written: the gates, and the page.
+
+        Raises:
+            OSError: the page cannot be written either.
+        """
+        plugins = session.config.pluginmanager
+        names = ("aorta-junit", *(("aorta-html",) if html else ()))
+        rest = [plugins.get_plugin(name) for name in names] + (_html_writers(session.config) if html else [])
+        others = [plugin for plugin in plugins.get_plugins() if plugin not in rest]
+        plugins.subset_hook_caller("pytest_sessionfinish", others)(session=session, exitstatus=session.exitstatus)
 
     def paths(self) -> tuple[tuple[str, str], ...]:
-        """Give (label, path) of every report."""
-        labelled = (("HTML report", self.html), ("JUnit", self.junit), ("log", self.log))
+        """Give (label, path) of every report; the log only while it is there."""
+        log = self.log if self.log is not None and self.log.is_file() else None
+        labelled = (("HTML report", self.html), ("JUnit", self.junit), ("log", log))
         return tuple((label, str(path)) for label, path in labelled if path is not None)
+
+    def packed(self) -> dict[str, Path]:
+        """Give the files for the bundle by their names in it, which are their own: pages link each other by these."""
+        own = [path for path in (self.html, self.junit, self.gates, self.log) if path is not None]
+        found: dict[str, Path] = {}
+        for path in own:
+            found[path.name if path.name not in found else f"{len(found)}-{path.name}"] = path
+        return found
 
 
 def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
     """Point pytest's own report writers below the report folder where the user named no files.
 
     Raises:
-        pytest.UsageError: the report folder cannot be written.
+        pytest.UsageError: a report cannot be written where it is to stand.
     """
     option = config.option
-    if option.collectonly:
+    if any(getattr(option, name, False) for name in _LISTING):
         return Reports()
+    named = {kind: _named(config, kind) for kind in ("htmlpath", "xmlpath", "log_file")}
     if option.aorta_no_reports:
-        return Reports(html=_given(option, "htmlpath"), junit=_given(option, "xmlpath"), log=_given(option, "log_file"))
+        html, junit, log = named.values()
+        return Reports(
+            html=html, junit=junit, log=log, earlier=_targets(html, junit), pages=_pages((opened.report_stem,), html)
+        )
     folder, stem = opened.report_dir, opened.report_stem
-    _require_writable(folder)
-    own_junit = not getattr(option, "xmlpath", None)
-    own_html, own_log = False, False
     # pytest-html cannot work without pytest-metadata.
-    if all(map(config.pluginmanager.has_plugin, ("html", "metadata"))) and not getattr(option, "htmlpath", None):
-        option.htmlpath = str(folder / f"{stem}.html")
+    own_html = named["htmlpath"] is None and all(map(config.pluginmanager.has_plugin, ("html", "metadata")))
+    own_junit = named["xmlpath"] is None and config.pluginmanager.has_plugin("junitxml")
+    own_log = named["log_file"] is None and config.pluginmanager.has_plugin("logging")
+    default = folder / f"{stem}.html"
+    html = default if own_html else named["htmlpath"]
+    junit = folder / f"{stem}.xml" if own_junit else named["xmlpath"]
+    log = folder / f"{stem}.log" if own_log else named["log_file"]
+    lists = () if opened.stored else tuple(folder / name for name in LISTS)
+    last = () if opened.stored else (folder / LAST_RUN,)
+    gates = folder / f"{stem}-gates.xml"
+    _require_writable(folder, (html, junit, log, gates, *lists, *last))
+    for flag, kind in (("--html", "htmlpath"), ("--junitxml", "xmlpath")):
+        if (path := named[kind]) is not None:
+            _require_openable(flag, path)
+    if own_html:
+        option.htmlpath = str(html)
         option.self_contained_html = True
-        own_html = True
-    if config.pluginmanager.has_plugin("junitxml") and own_junit:
-        option.xmlpath = str(folder / f"{stem}.xml")
-    if config.pluginmanager.has_plugin("logging") and not getattr(option, "log_file", None):
+    if own_junit:
+        option.xmlpath = str(junit)
+    if own_log:
         option.log_file_level = option.log_file_level or "INFO"
-        own_log = True
-    named = {"html": getattr(option, "htmlpath", None), "xml": getattr(option, "xmlpath", None)}
+    stems = (stem,) if opened.stored else (stem, f"{stem}-rejudged")
+    defaults = (folder / f"{each}{kind}" for each in stems for kind in _KINDS)
+    earlier = {*_targets(*defaults, *lists, html, junit)}
     return Reports(
         folder=folder,
-        stale=(
-            *(folder / f"{stem}.{kind}" for kind, path in named.items() if not path),
-            *(folder / name for name in ("verdict.json", "failing_nodes.txt", "good_nodes.txt") if not opened.stored),
-        ),
-        html=_given(option, "htmlpath"),
-        junit=_given(option, "xmlpath"),
-        log=folder / f"{stem}.log" if own_log else _given(option, "log_file"),
-        gates=folder / f"{stem}-gates.xml",
+        earlier=tuple(earlier - {*_targets(named["log_file"])}),  # pytest has opened that already
+        pages=tuple({*_pages(stems, default), *_pages(stems, html)}),
+        html=html,
+        junit=junit,
+        log=log,
+        gates=gates,
         own_html=own_html,
         own_junit=own_junit,
         own_log=own_log,
     )
 
 
-def _given(option: object, name: str) -> Path | None:
-    value = getattr(option, name, None)
-    return Path(value) if value else None
+def unwritten(error: OSError) -> str:
+    """Say which report could not be written or taken away, and what to do."""
+    what = error.filename or "the reports"
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    step = "free space" if full else "see that it is a file, in a folder that can be written,"
+    return f"{what} could not be written: {error.strerror or error}; {step} and run again"
 
 
-def _require_writable(folder: Path) -> None:
+def _html_writers(config: pytest.Config) -> list[object]:
+    return [each for each in config.pluginmanager.get_plugins() if type(each).__module__.startswith("pytest_html.")]
+
+
+def _named(config: pytest.Config, option: str) -> Path | None:
+    """Give the file that the user named, as pytest's writers understand it."""
+    value = getattr(config.option, option, None)
+    return Path(config.invocation_params.dir, os.path.expandvars(value)).expanduser() if value else None
+
+
+def _targets(*files: Path | None) -> tuple[Path, ...]:
+    """Give the files that are written to: of a link what it leads to."""
+    return tuple(file.resolve() for file in files if file is not None)
+
+
+def _pages(stems: Sequence[str], html: Path | None) -> tuple[Path, ...]:
+    """Give the folders of pages beside a report."""
+    return tuple(html.parent / f"{stem}_html" for stem in stems) if html is not None else ()
+
+
+def _require_writable(folder: Path, files: Sequence[Path | None]) -> None:
+    """Refuse a folder that no report can be written to, and folders where files are to stand."""
     probe = folder / ".writable"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,4 +210,22 @@ def _require_writable(folder: Path) -> None:
         probe.unlink()
     except OSError as error:
         fault = Fault("--aorta-report-dir", f"{folder} cannot be written ({error.strerror}); name another folder")
+        raise pytest.UsageError(str(fault)) from error
+    if taken := [str(file) for file in files if file is not None and file.is_dir()]:
+        why = f"{', '.join(taken)} is a folder where a file is to be written; remove it, or name another report folder"
+        raise pytest.UsageError(str(Fault("--aorta-report-dir", why)))
+
+
+def _require_openable(flag: str, path: Path) -> None:
+    """Refuse a file that cannot be written: pytest itself would say so only after the run."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        return  # a pipe would wait for its reader
+    is_new = not path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        fault = Fault(flag, f"{path} cannot be written ({error.strerror}); name another file")
         raise pytest.UsageError(str(fault)) from error

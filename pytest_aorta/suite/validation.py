@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,43 +12,35 @@ import pytest
 
 from pytest_aorta.config.redact import scrub
 from pytest_aorta.errors import ConfigError, Fault
-from pytest_aorta.plugin import Activation
-from pytest_aorta.reporting.bundle import bundle_name, write_bundle
+from pytest_aorta.plugin import LAST_RUN, Activation
+from pytest_aorta.reporting.bundle import LISTS, bundle_name, write_bundle
 from pytest_aorta.reporting.json_report import host_lines, sort_hosts, verdict_document, write_json, write_text
 from pytest_aorta.reporting.model import RunView
 from pytest_aorta.reporting.text import clean
 from pytest_aorta.run.conclusion import conclude, stage_row, view_of, with_stored, write_documents
 from pytest_aorta.run.deck import with_deck
 from pytest_aorta.run.dossier import write_dossiers
+from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.gating import Pipeline, Stage
 from pytest_aorta.run.interruption import Interruption
-from pytest_aorta.run.record import Judgement, RunRecord, StageRecord, Verdict, now
+from pytest_aorta.run.record import Judgement, RunRecord, Verdict, now
 from pytest_aorta.suite.collection import StageItem, StageSuite, in_table_order, select_as_pytest_does, stage_suite
 from pytest_aorta.suite.html import HtmlRows
 from pytest_aorta.suite.junit import JUnitProperties
 from pytest_aorta.suite.opening import Opened, begin_run, refuse_live, refuse_nothing_to_judge, remember
-from pytest_aorta.suite.reports import Reports
+from pytest_aorta.suite.reports import Reports, unwritten
 from pytest_aorta.suite.rows import STAGE_ROW, StageRows
+from pytest_aorta.suite.subtests import open_subtests
 from pytest_aorta.suite.terminal import Progress, speaks_for_stages, write_summary
 from pytest_aorta.table import stages_of
 
 log = logging.getLogger("pytest_aorta")
 
-LABEL = re.compile(r"^\[(?P<about>[^]]*)\](?: \((?P<context>.*)\))?$")
 MAX_LOG_LINES = 25
 REJUDGED_BY_DEFAULT = ("test_parse_results", "test_validate_thresholds", "test_generate_report")
 
 
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
-
-
-class Plain(str):
-    """A sub-test's value that pytest prints without quotes, as the published labels have it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 class Validation:
@@ -122,29 +113,35 @@ class Validation:
 
     def start(self, session: pytest.Session) -> None:
         """Make the run and take the signals."""
-        if self._config.option.collectonly or session.testsfailed:
+        option = self._config.option
+        if option.collectonly:
+            return
+        if session.testsfailed and not option.continue_on_collection_errors:
+            self.withdraw()
             return
         in_table_order(session.items, self._stages)  # --ff and --nf sort after everybody else
         self._selected = [item.stage for item in session.items if isinstance(item, StageItem)]
         if not self._selected:
-            self._reports.withdraw(self._config)
+            self.withdraw()
             return
         try:
             if self._opened.stored is None:
                 refuse_nothing_to_judge(self._selected)
             self._pipeline = self._begin()
         except ConfigError as error:
-            self._reports.withdraw(self._config)
+            self.withdraw()
             raise pytest.UsageError(*map(str, error.faults)) from error
-        self._reports.begin(self._config)
+        self._begin_reports(self._pipeline)
         self._progress = Progress(self._config)
         self._config.pluginmanager.register(self._progress, "aorta-progress")
         self._pipeline.run.progress = self._progress
         if (reporter := self._config.pluginmanager.get_plugin("terminalreporter")) and speaks_for_stages(reporter):
             reporter.showfspath = False
-        if self._opened.stored is None and self._reports.folder is not None:
-            remember(self._reports.folder, self._pipeline.run.folder, self._opened.suite_name)
         self._interruption.install()
+
+    def withdraw(self) -> None:
+        """Leave the reports of the run before as they are: this session does not become a run."""
+        self._reports.withdraw(self._config)
 
     def performer(self, request: pytest.FixtureRequest, subtests: pytest.Subtests) -> Callable[[str], None]:
         """Give the function that performs a stage inside its test."""
@@ -161,7 +158,7 @@ class Validation:
                 item.session.shouldstop = outcome.reason
             if outcome.outcome == "skipped":
                 pytest.skip(outcome.reason)
-            _report_checks(outcome, subtests)
+            open_subtests(outcome.checks, subtests)
             if outcome.outcome != "passed":
                 pytest.fail(outcome.reason, pytrace=False)
 
@@ -182,9 +179,13 @@ class Validation:
 
     def report_failed(self, session: pytest.Session, error: OSError) -> None:
         """Take note that pytest's reports could not be written; the summary says so."""
-        self._unwritten = f"the reports could not be written: {error.strerror or error}; free space and run again"
+        self._unwritten = unwritten(error)
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         self._exit_code = session.exitstatus
+        try:
+            self._reports.write_rest(session, html=self._html is not None and not self._html.is_begun)
+        except OSError as more:
+            self._unwritten = f"{self._unwritten}; {unwritten(more)}"
 
     def without_letter(self, report: pytest.TestReport, status: Status) -> Status:
         """Take a stage's letter away, and those of its sub-tests, where the stage is told as a line of ours."""
@@ -215,7 +216,7 @@ class Validation:
         """Undo what an aborted session left, pack the reports, which are written by now, and give the signals back."""
         if self._pipeline is not None:
             self._pipeline.run.close()
-            self._pack(self._pipeline.run.folder.record)
+            self._pack(self._pipeline.run.folder)
         self._reports.release()
         self._interruption.restore()
 
@@ -228,6 +229,15 @@ class Validation:
             why = "another run that is going on writes its reports there; wait for it, or give this one another folder"
             raise ConfigError([Fault("--aorta-report-dir", f"{self._reports.folder}: {why}")]) from error
         return begin_run(self._opened, self._interruption, self._selected)
+
+    def _begin_reports(self, pipeline: Pipeline) -> None:
+        """Take away the reports of the run before, and note which one is the last now."""
+        try:
+            self._reports.begin(self._config)
+            if self._opened.stored is None and self._reports.folder is not None:
+                remember(self._reports.folder, pipeline.run.folder, self._opened.suite_name)
+        except OSError as error:
+            self._unwritten = unwritten(error)
 
     def _finish(self, session: pytest.Session, pipeline: Pipeline) -> None:
         run = pipeline.run
@@ -244,7 +254,7 @@ class Validation:
             verdict, sentence = "could_not_measure", "; ".join(problems)
         if self._opened.stored is not None and verdict == "passed":
             verdict, sentence = with_stored(self._opened.stored.record, pipeline.outcomes, verdict, sentence)
-        if verdict != "passed":
+        if verdict != "passed" or self._unwritten:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         self._close(pipeline, verdict, sentence)
 
@@ -282,12 +292,17 @@ class Validation:
         except OSError as error:
             log.error("%s could not be written: %s", self._reports.folder, error)
 
-    def _pack(self, record: Path) -> None:
+    def _pack(self, run: RunFolder) -> None:
         bundle, folder = self._bundle, self._reports.folder
         if bundle is None or folder is None:
             return
+        lists = {name: folder / name for name in LISTS}
+        if self._opened.stored is not None:
+            lists = {run.verdict.name: run.verdict}
+        files = {**self._reports.packed(), **lists, run.record.name: run.record}
+        pages = self._html.pages if self._html is not None else None
         try:
-            write_bundle(bundle, folder, self._opened.report_stem, record, evidence=self._evidence)
+            write_bundle(bundle, files, pages=pages, evidence=self._evidence)
         except OSError as error:
             bundle.unlink(missing_ok=True)
             sys.stderr.write(f"{bundle} could not be written: {error.strerror or error}\n")  # no log is left
@@ -328,6 +343,8 @@ class Validation:
         folder = self._reports.folder
         if folder is None or self._opened.stored is not None:
             return
+        if not (folder / LAST_RUN).exists() and self._pipeline is not None:  # somebody removed the folder
+            remember(folder, self._pipeline.run.folder, self._opened.suite_name)
         failing, good = sort_hosts(view, [host.name for host in self._opened.settings.cluster.hosts])
         write_json(folder / "verdict.json", verdict_document(view))
         write_text(folder / "failing_nodes.txt", host_lines(failing))
@@ -353,30 +370,11 @@ class Validation:
             plugins.register(self._html, "aorta-html")
 
 
-def _report_checks(outcome: StageRecord, subtests: pytest.Subtests) -> None:
-    for check in outcome.checks:
-        if not check.subtest:
-            continue
-        about, context = split_label(check.label)
-        with subtests.test(about, **context):
-            if check.failed:
-                pytest.fail(check.reason, pytrace=False)
-
-
 def last_lines(text: str) -> str:
     """Give the end of a log, saying how much was left out."""
     lines = text.splitlines()
     left_out = len(lines) - MAX_LOG_LINES
     return text if left_out <= 0 else "\n".join([f"({left_out} lines above, see Full Log)", *lines[left_out:]])
-
-
-def split_label(label: str) -> tuple[str, dict[str, Plain]]:
-    """Take a check's label apart: `[threshold] (metric=x)` is `threshold` and {metric: x}."""
-    found = LABEL.match(label)
-    if found is None:
-        return label, {}
-    pairs = (pair.partition("=") for pair in (found["context"] or "").split(", ") if pair)
-    return found["about"], {name: Plain(value) for name, _, value in pairs}
 
 
 def _without(record: logging.LogRecord, secrets: tuple[str, ...]) -> bool:

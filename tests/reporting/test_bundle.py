@@ -15,41 +15,33 @@ def test_the_name_tells_the_suite_and_the_second() -> None:
     )
 
 
-def test_reports_of_the_suite_are_packed_and_nothing_else(tmp_path: Path) -> None:
+def test_a_runs_files_are_packed_by_their_names_and_nothing_else(tmp_path: Path) -> None:
     pages = tmp_path / "s_html"
     (pages / "deeper").mkdir(parents=True)
-    for name in ("s.html", "s.xml", "s-gates.xml", "s.log", "verdict.json", "other.html", "s_2020-01-01T000000.zip"):
+    for name in ("s.html", "j.xml", "verdict.json", "other.html", "s_2020-01-01T000000.zip"):
         (tmp_path / name).write_text(name)
     (pages / "test_a.html").write_text("page")
     (pages / "deeper" / "x").write_text("x")
     (pages / "link").symlink_to("/etc/passwd")
-    record = tmp_path / "run.json"
-    record.write_text("{}")
-
-    (tmp_path / "failing_nodes.txt").write_text("node2\n")
+    (tmp_path / "link.html").symlink_to("/etc/passwd")
     host = tmp_path / "elsewhere" / "node2"
     host.mkdir(parents=True)
     (host / "kernel.log").write_text("Xid")
     (host / "link").symlink_to("/etc/passwd")
+    files = {name: tmp_path / name for name in ("s.html", "absent.xml", "link.html", "verdict.json")}
 
-    packed = write_bundle(tmp_path / "b.zip", tmp_path, "s", record, evidence=[host])
+    packed = write_bundle(tmp_path / "b.zip", {**files, "s.xml": tmp_path / "j.xml"}, pages=pages, evidence=[host])
 
-    assert packed == (
-        "s.html", "s.xml", "s-gates.xml", "s.log", "verdict.json", "failing_nodes.txt", "s_html/test_a.html",
-        "run.json", "evidence/node2/kernel.log",
-    )  # fmt: skip
+    assert packed == ("s.html", "verdict.json", "s.xml", "s_html/test_a.html", "evidence/node2/kernel.log")
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:
         assert archive.testzip() is None
         assert tuple(archive.namelist()) == packed
         assert archive.read("s_html/test_a.html") == b"page"
-
-
-def test_what_is_not_there_is_left_out(tmp_path: Path) -> None:
-    assert write_bundle(tmp_path / "b.zip", tmp_path, "s", tmp_path / "absent.json") == ()
+        assert archive.read("s.xml") == b"j.xml"
 
 
 def test_an_archive_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "s.html").write_text("x")
     with pytest.raises(OSError, match="No such file"):
-        write_bundle(tmp_path / "absent" / "b.zip", tmp_path, "s")
+        write_bundle(tmp_path / "absent" / "b.zip", {"s.html": tmp_path / "s.html"})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.html"]

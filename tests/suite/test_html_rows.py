@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from pytest_aorta.suite.html import forget_pages
+
 pytest_plugins = ["pytester"]
 
 # A session as ours will be: stage tests leave their rows, then open their sub-tests and fail with one sentence.
@@ -172,16 +174,12 @@ def test_a_large_log_is_cut_and_stands_whole_beside(pytester: pytest.Pytester) -
     assert not (folder / "test_launch_container.log").exists()
 
 
-def test_pages_and_copies_of_an_earlier_session_are_gone(pytester: pytest.Pytester) -> None:
-    folder = pytester.path / "out" / "aorta_single_html"
-    folder.mkdir(parents=True)
-    (folder / "test_setup_rdma.html").write_text("old")
-    (folder / "config_of_another_run.json").write_text("{}")
-    (folder / "notes.txt").write_text("mine")
-    run_suite(pytester, STAGES)
-    assert not (folder / "test_setup_rdma.html").exists()
-    assert not (folder / "config_of_another_run.json").exists()
-    assert (folder / "notes.txt").exists()
+def test_pages_and_copies_of_an_earlier_session_are_gone(tmp_path: Path) -> None:
+    for name in ("test_setup_rdma.html", "config_of_another_run.json", "aorta_run_deck.html", "notes.txt"):
+        (tmp_path / name).write_text("old")
+    (tmp_path / "test_folder.html").mkdir()
+    forget_pages(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "test_folder.html"}
 
 
 def test_summary_is_readable_without_scripts_and_no_secret_is_anywhere(pytester: pytest.Pytester) -> None:
