@@ -84,6 +84,12 @@ class AortaSession:
         """Make the run, now that it is known which stages were selected."""
         self.validation.start(session)
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Report a stage whole, whenever a signal comes."""
+        with self.validation.whole(item):
+            return (yield)
+
     @pytest.fixture
     def aorta(self, request: pytest.FixtureRequest, subtests: pytest.Subtests) -> Callable[[str], None]:
         """Perform a stage and report it."""

@@ -178,8 +178,9 @@ class Pipeline:
     def _do(self, stage: Stage, start: float) -> StageRecord:
         try:
             self.run.progress(stage.test)
-            log.info("%s begins", stage.test)
-            product = stage.does(self.run, *(self.run.products[need] for need in stage.needs))
+            with self.run.interruption.let_in():
+                log.info("%s begins", stage.test)
+                product = stage.does(self.run, *(self.run.products[need] for need in stage.needs))
             weighed = tuple(weigh(product.checks, self.run.settings.config.evidence))
             product = product.model_copy(update={"checks": weighed})
             with self.run.interruption.held():

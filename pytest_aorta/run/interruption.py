@@ -65,6 +65,26 @@ class Interruption:
         if self._held == 0 and self.received is not None and before is None:
             raise Interrupted(self.received)
 
+    @contextmanager
+    def let_in(self) -> Iterator[None]:
+        """Within a block that holds signals back, let them through; one that came before is raised at once."""
+        held, self._held = self._held, 0
+        try:
+            if held and self.received is not None:
+                raise Interrupted(self.received)
+            yield
+        finally:
+            self._held = held
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Hold a signal back, also beyond the block's end: whoever asks for `received` acts on it."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+
     def hold_for_good(self) -> None:
         """Hold every further signal back: the run is closed, and only its reports are still to be written."""
         self._held += 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
-from _pytest.junitxml import xml_key
+from _pytest.junitxml import mangle_test_address, xml_key
 
 from pytest_aorta.reporting.json_report import write_text
 from pytest_aorta.reporting.junit import gates_xml, stage_properties
@@ -53,6 +54,22 @@ class JUnitProperties:
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
         """Record for a stage whose row was complete only after the call phase, or which never came to it."""
         _record(item)
+
+    def tell_end(self, config: pytest.Config, why: str, left: str) -> None:
+        """Tell of a session that was ended before its last test: the test it ended in has no name yet.
+
+        Where no testcase tells of it, `left` gets one: the node id of the test that would have been next.
+        """
+        writer = config.stash.get(xml_key, None)
+        if writer is None or not why:
+            return
+        unnamed = [reporter for reporter in writer.node_reporters.values() if "name" not in reporter.attrs]
+        if not unnamed and not writer.stats["failure"] + writer.stats["error"]:
+            unnamed = [writer.node_reporter(left)]
+        for reporter in unnamed:
+            *path, name = mangle_test_address(str(reporter.id))
+            reporter.attrs.update(classname=".".join(filter(None, [writer.prefix, *path])), name=name)
+            reporter.append(ET.Element("error", message=why))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:

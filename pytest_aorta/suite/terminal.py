@@ -15,6 +15,7 @@ from pytest_aorta.reporting.text import one_line, show_seconds
 
 _REDRAW_PERIOD_S = 0.1
 _MAX_REASON_CHARS = 300
+MAX_LOG_LINES = 25
 _ROW_MARKUP: dict[str, dict[str, bool]] = {
     "passed": {"green": True},
     "failed": {"red": True},
@@ -166,6 +167,13 @@ def write_summary(reporter: pytest.TerminalReporter, view: RunView) -> None:
     reporter.write_line(lines[0], **_MARKUP[view.verdict])
     for line in lines[1:]:
         reporter.write_line(line)
+
+
+def last_lines(text: str) -> str:
+    """Give the end of a log, saying how much was left out."""
+    lines = text.splitlines()
+    left_out = len(lines) - MAX_LOG_LINES
+    return text if left_out <= 0 else "\n".join([f"({left_out} lines above, see Full Log)", *lines[left_out:]])
 
 
 def _in_foreground() -> bool:

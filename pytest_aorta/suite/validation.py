@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,12 +32,11 @@ from pytest_aorta.suite.opening import Opened, begin_run, refuse_live, refuse_no
 from pytest_aorta.suite.reports import Reports, unwritten
 from pytest_aorta.suite.rows import STAGE_ROW, StageRows
 from pytest_aorta.suite.subtests import open_subtests
-from pytest_aorta.suite.terminal import Progress, speaks_for_stages, write_summary
+from pytest_aorta.suite.terminal import Progress, last_lines, speaks_for_stages, write_summary
 from pytest_aorta.table import stages_of
 
 log = logging.getLogger("pytest_aorta")
 
-MAX_LOG_LINES = 25
 REJUDGED_BY_DEFAULT = ("test_parse_results", "test_validate_thresholds", "test_generate_report")
 
 
@@ -63,6 +63,7 @@ class Validation:
         self._unwritten = ""
         self._view: RunView | None = None
         self._html: HtmlRows | None = None
+        self._junit = JUnitProperties(lambda: self._view, reports.gates, own_file=reports.own_junit)
         self._register()
 
     def header(self) -> list[str]:
@@ -143,6 +144,17 @@ class Validation:
         """Leave the reports of the run before as they are: this session does not become a run."""
         self._reports.withdraw(self._config)
 
+    @contextmanager
+    def whole(self, item: pytest.Item) -> Iterator[None]:
+        """Hold a signal back while a stage is reported, and end the session behind it; within the stage it acts."""
+        if not isinstance(item, StageItem):
+            yield
+            return
+        with self._interruption.kept():
+            yield
+        if self._interruption.received is not None:
+            item.session.shouldstop = item.session.shouldstop or f"interrupted by {self._interruption.received}"
+
     def performer(self, request: pytest.FixtureRequest, subtests: pytest.Subtests) -> Callable[[str], None]:
         """Give the function that performs a stage inside its test."""
         item = request.node
@@ -171,6 +183,8 @@ class Validation:
         self._interruption.hold_for_good()
         self._finish(session, self._pipeline)
         self._exit_code = session.exitstatus
+        left = f"{self._opened.suite_name}::{self._left(self._pipeline) or 'interruption'}"
+        self._junit.tell_end(self._config, self._ended(session, self._pipeline), left)
 
     def insist(self, session: pytest.Session) -> None:
         """Keep the exit code whatever another plugin makes of it: a run that did not pass never ends with 0."""
@@ -336,8 +350,17 @@ class Validation:
     def _cut_short(self, pipeline: Pipeline) -> str:
         if self._interruption.received is not None:
             return f"interrupted by {self._interruption.received}"
-        left = [stage.test for stage in self._selected if stage.test not in pipeline.outcomes]
-        return f"pytest stopped before {left[0]}" if left else ""
+        left = self._left(pipeline)
+        return f"pytest stopped before {left}" if left else ""
+
+    def _left(self, pipeline: Pipeline) -> str:
+        """Name the first of the selected stages that was not come to."""
+        return next((stage.test for stage in self._selected if stage.test not in pipeline.outcomes), "")
+
+    def _ended(self, session: pytest.Session, pipeline: Pipeline) -> str:
+        """Say what ended the session before its last test, "" if nothing did."""
+        cut_short = self._cut_short(pipeline)
+        return cut_short or ("pytest was ended here" if session.exitstatus == pytest.ExitCode.INTERRUPTED else "")
 
     def _write_lists(self, view: RunView) -> None:
         folder = self._reports.folder
@@ -357,7 +380,7 @@ class Validation:
         log.addFilter(lambda record: _without(record, secrets))
         rows = StageRows()
         plugins.register(rows, "aorta-rows")
-        plugins.register(JUnitProperties(lambda: self._view, reports.gates, own_file=reports.own_junit), "aorta-junit")
+        plugins.register(self._junit, "aorta-junit")
         if reports.html is not None and plugins.has_plugin("html"):
             self._html = HtmlRows(
                 self._config,
@@ -368,13 +391,6 @@ class Validation:
                 redact=lambda text: scrub(text, secrets),
             )
             plugins.register(self._html, "aorta-html")
-
-
-def last_lines(text: str) -> str:
-    """Give the end of a log, saying how much was left out."""
-    lines = text.splitlines()
-    left_out = len(lines) - MAX_LOG_LINES
-    return text if left_out <= 0 else "\n".join([f"({left_out} lines above, see Full Log)", *lines[left_out:]])
 
 
 def _without(record: logging.LogRecord, secrets: tuple[str, ...]) -> bool:

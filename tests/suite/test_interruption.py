@@ -63,6 +63,51 @@ def test_other_ending_signals(rig: Any, name: str) -> None:
     assert [c.get("name") for c in rig.junit().findall("testcase")][-1] == "test_run_benchmark"
 
 
+BETWEEN = """
+import os, signal
+import pytest
+
+@pytest.hookimpl({order}=True)
+def pytest_runtest_logreport(report):
+    if (report.nodeid.rpartition("::")[2], report.when) == ("{test}", "{when}"):
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "test", "when", "letters", "last"),
+    [
+        ("tryfirst", "test_collect_traces", "setup", "PPSPI", ("test_collect_traces", "failure", " after 0 s")),
+        ("tryfirst", "test_collect_traces", "call", "PPSPP", ("test_analyze", "error", "")),
+        ("trylast", "test_run_benchmark", "teardown", "PPSP", ("test_collect_traces", "error", "")),
+        ("trylast", "test_mine", "setup", "PPSPPSPPPP", ("test_mine", "error", "")),
+        ("trylast", "test_teardown", "call", "PPSPPSPPPP", ("interruption", "error", "")),
+    ],
+)
+def test_a_signal_beside_the_stages_leaves_no_test_without_a_name(
+    rig: Any, order: str, test: str, when: str, letters: str, last: tuple[str, str, str]
+) -> None:
+    (rig.path / "sender.py").write_text(BETWEEN.format(order=order, test=test, when=when), "utf-8")
+    (rig.path / "test_mine.py").write_text("def test_mine():\n    pass\n", "utf-8")
+    rig.configure()
+
+    output = rig.run("-p", "sender", "test_mine.py", code=2)
+
+    name, kind, more = last
+    assert rig.letters() == letters
+    suite = rig.junit()
+    cases = suite.findall("testcase")
+    assert cases[-1].get("name") == name
+    assert cases[-1].find(kind).get("message").removeprefix("Failed: ") == f"interrupted by SIGTERM{more}"
+    assert cases[-1].get("classname") == ("test_mine" if name == "test_mine" else "aorta_single")
+    assert [case for case in cases if not case.get("name")] == []
+    assert (suite.get("failures"), suite.get("errors")) == (("1", "0") if kind == "failure" else ("0", "1"))
+    passed = letters.count("P")
+    assert f"{passed} passed" in output
+    assert f"{passed} passed" in (rig.reports / "aorta_single.html").read_text("utf-8")
+    assert rig.record()["verdict"] == "interrupted"
+
+
 def test_ctrl_c_while_the_workload_runs_ends_it_and_keeps_its_log(rig: Any, waiter: Any) -> None:
     rig.configure("--hang-at", "5", "--pid-file", "pids", "--ignore-term")
     child = rig.start()
