@@ -129,23 +129,22 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def describe(paths: Sequence[str], with_hash: bool, check: Check) -> Answer:
-    """Say of each path what lies there."""
+    """Say of each path what lies there, at the end of links."""
     return {"files": {path: _describe(expanded(path), with_hash, check) for path in paths}}
 
 
 def _describe(path: str, with_hash: bool, check: Check) -> dict[str, Any]:
     try:
-        status = os.lstat(path)
+        status = os.stat(path)
     except OSError:
         return {"kind": "absent"}
-    for kind, test in (("link", modes.S_ISLNK), ("dir", modes.S_ISDIR)):
-        if test(status.st_mode):
-            return {"kind": kind}
+    if modes.S_ISDIR(status.st_mode):
+        return {"kind": "dir"}
     if not modes.S_ISREG(status.st_mode):
         return {"kind": "other"}
     found: dict[str, Any] = {"kind": "file", "size": status.st_size}
     if with_hash:
-        found["sha256"] = file_hash(path, check)
+        found["sha256"] = file_hash(os.path.realpath(path), check)
     return found
 
 

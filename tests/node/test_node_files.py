@@ -120,12 +120,23 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
 def test_what_lies_at_a_path(tmp_path: Path) -> None:
     write(tmp_path / "file", "hello")
     (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "folder").symlink_to(tmp_path)
+    (tmp_path / "loose").symlink_to(tmp_path / "absent")
     os.mkfifo(tmp_path / "pipe")
-    names = ("file", "link", "pipe", "absent", ".")
+    names = ("file", "link", "folder", "loose", "pipe", "absent", ".")
     found = describe([str(tmp_path / name) for name in names], True, go_on)["files"]
-    assert [found[str(tmp_path / name)]["kind"] for name in names] == ["file", "link", "other", "absent", "dir"]
-    assert found[str(tmp_path / "file")]["size"] == 5
-    assert found[str(tmp_path / "file")]["sha256"] == hashlib.sha256(b"hello").hexdigest()
+    assert [found[str(tmp_path / name)]["kind"] for name in names] == [
+        "file",
+        "file",
+        "dir",
+        "absent",
+        "other",
+        "absent",
+        "dir",
+    ]
+    for name in ("file", "link"):
+        assert found[str(tmp_path / name)]["size"] == 5
+        assert found[str(tmp_path / name)]["sha256"] == hashlib.sha256(b"hello").hexdigest()
 
 
 def test_files_under_a_folder_of_the_name_at_any_depth(tmp_path: Path) -> None:
