@@ -15,6 +15,8 @@ _WORDS = frozenset({"password", "passwd", "token", "secret", "credential", "cred
 _REGIONS = frozenset({"env", "extra_env", "env_vars", "environment", "cluster", "registry"})
 _ORDINARY_WORD = re.compile(r".{1,3}|[a-z]{4,7}", re.DOTALL)
 _SHORT_CHARS = 3
+# `https://user:password@host`; what JSON puts between two texts is no part of one.
+_URL_PASSWORD = re.compile(r"""(://[^\s/:@"']*:)([^\s/"',]+)@""")
 _HINT = re.compile(r"password|passwd|token|secret|credential|authorization|_key", re.IGNORECASE)
 
 
@@ -43,13 +45,32 @@ def redact(document: Any, secrets: Iterable[str] = ()) -> Any:
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """Replace every one of `secrets` in a free text: everywhere, those of up to three characters as whole words."""
+    """Replace every one of `secrets` in a free text: everywhere, those of up to three characters as whole words.
+
+    The password in a URL is secret whether it is known or not.
+    """
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) > _SHORT_CHARS:
             text = text.replace(secret, REDACTED)
         elif secret and secret in text:
             text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", REDACTED, text)
-    return text
+    return without_passwords(text)
+
+
+def without_passwords(text: str) -> str:
+    """Replace the passwords of URLs in a text."""
+    return _URL_PASSWORD.sub(rf"\1{REDACTED}@", text) if "://" in text else text
+
+
+def scrub_file(text: str, secrets: Iterable[str]) -> str:
+    """Replace `secrets` in the text of a configuration file; one that is JSON stays so, and so do its numbers."""
+    known = tuple(secrets)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return scrub(text, known)
+    cleaned = redact(document, known)
+    return text if cleaned == document else json.dumps(cleaned, indent=2) + "\n"
 
 
 def scrub_value(text: str, secrets: Iterable[str]) -> str:
@@ -80,8 +101,13 @@ def scrub_line(line: str, secrets: Iterable[str]) -> str:
 
 
 def secrets_in(document: Any, path: JsonPath = ()) -> tuple[str, ...]:
-    """Give every secret of a document as text, each once, in the document's order."""
-    found = {str(value): None for here, value in nodes(document, path) if _is_leaf(value) and is_secret(here)}
+    """Give every secret of a document as text, each once, in the document's order; also the passwords in URLs."""
+    found: dict[str, None] = {}
+    for here, value in nodes(document, path):
+        if _is_leaf(value) and is_secret(here):
+            found[str(value)] = None
+        elif isinstance(value, str):
+            found.update((password, None) for _, password in _URL_PASSWORD.findall(value))
     return tuple(secret for secret in found if secret not in {"", REDACTED})
 
 
@@ -114,8 +140,8 @@ def _names_something(text: str) -> bool:
 def _line_value(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
         return {
-            key if key == "aorta" else scrub_value(key, secrets): child
-            if key == "aorta"
+            scrub_value(key, secrets): scrub_value(child, secrets)
+            if key == "aorta" and isinstance(child, str)
             else _line_value(child, secrets)
             for key, child in value.items()
         }

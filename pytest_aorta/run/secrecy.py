@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_aorta.config.redact import scrub_line, scrub_value
+from pytest_aorta.config.redact import scrub_line, scrub_value, without_passwords
 
 # The node program cuts overlong lines and says so; what stands before the mark may be the first half of a secret.
 _CUT = re.compile(r"\s*\[\d+ bytes of this line cut\]$")
@@ -16,7 +16,7 @@ _TELLING_CHARS = 4
 def clean_line(line: str, secrets: tuple[str, ...]) -> str:
     """Give a line of a workload's output without secrets, also without the beginning of one at a cut."""
     if not secrets:
-        return line
+        return without_passwords(line)
     cleaned = scrub_line(line, secrets)
     mark = _CUT.search(cleaned)
     if mark is None:
@@ -31,10 +31,8 @@ def clean_line(line: str, secrets: tuple[str, ...]) -> str:
 
 def cleaned(value: Any, secrets: tuple[str, ...]) -> Any:
     """Give a copy of a document (mappings, lists, scalars) with the secrets taken out of every text in it."""
-    if not secrets:
-        return value
     if isinstance(value, str):
-        return scrub_value(value, secrets) if any(secret in value for secret in secrets) else value
+        return scrub_value(value, secrets) if "://" in value or any(secret in value for secret in secrets) else value
     if isinstance(value, Mapping):
         return {cleaned(key, secrets): cleaned(child, secrets) for key, child in value.items()}
     if isinstance(value, (list, tuple)):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_aorta.checks import Account, Check
+from pytest_aorta.config.redact import scrub
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.kernel_log.judge import Finding, Line, judge
 from pytest_aorta.kernel_log.verdict import RESTART_JOB
@@ -88,7 +89,7 @@ def _judge_host(
         )
         return
     lines = lines_of(answer)
-    write_text(run.folder.kernel_log(host), as_text(lines))
+    write_text(run.folder.kernel_log(host), scrub(as_text(lines), run.folder.secrets))
     if answer["status"] != "read":
         why = UNREAD.get(str(answer["status"]), "dmesg failed") + (f" ({answer['why']})" if answer.get("why") else "")
         found.checks.append(_incomplete(run, host, why))

@@ -61,7 +61,8 @@ class HtmlRows:
     """Draws our rows, summary and log pages into the report that pytest-html makes; registered only beside it.
 
     `suite` names the folder of log pages, `view` gives the run at the end (None: nothing ran), `rows` the stages by
-    node id, `inputs` the files to be copied beside the report, `redact` takes secrets out of captured text.
+    node id, `inputs` the files to be copied beside the report, without their secrets; `redact` takes secrets out of
+    captured text.
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class HtmlRows:
             link = quote(f"{self._folder.name}/{name}") if file.text else ""
             try:
                 if file.text:
-                    write_text(self._folder / name, self._redact(file.text))
+                    write_text(self._folder / name, file.text)
             except OSError as error:
                 _log.warning("no copy of %s: %s could not be written (%s)", file.path, self._folder, error.strerror)
                 link = ""
@@ -215,7 +216,8 @@ class HtmlRows:
         known = self._data.data.get("environment", {}) if self._data is not None else {}
         for name, value in known.items():
             text = ", ".join(f"{key} {what}" for key, what in value.items()) if isinstance(value, dict) else str(value)
-            yield str(name), self._redact(text), text if text.startswith(("http://", "https://")) else ""
+            shown = self._redact(text)
+            yield str(name), shown, text if text.startswith(("http://", "https://")) and shown == text else ""
 
     def _checks(self, nodeid: str) -> tuple[Check, ...]:
         row = self._rows.get(nodeid)

@@ -6,12 +6,13 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from pytest_aorta.config.redact import scrub
+from pytest_aorta.config.redact import scrub, scrub_file
 from pytest_aorta.errors import ConfigError, Fault
 from pytest_aorta.plugin import LAST_RUN, Activation
 from pytest_aorta.reporting.bundle import LISTS, bundle_name, write_bundle
@@ -387,7 +388,7 @@ class Validation:
                 self._opened.report_stem,
                 lambda: self._view,
                 rows.by_nodeid,
-                inputs=self._opened.settings.inputs,
+                inputs=[replace(file, text=scrub_file(file.text, secrets)) for file in self._opened.settings.inputs],
                 redact=lambda text: scrub(text, secrets),
             )
             plugins.register(self._html, "aorta-html")

@@ -10,10 +10,12 @@ from pytest_aorta.config.redact import (
     is_secret_name,
     redact,
     scrub,
+    scrub_file,
     scrub_line,
     scrub_value,
     secrets_in,
 )
+from pytest_aorta.run.secrecy import clean_line, cleaned
 
 
 @pytest.mark.parametrize(
@@ -103,9 +105,45 @@ def test_a_line_of_json_stays_one() -> None:
     }
     assert scrub_line('{"API_TOKEN": "hunter"}', ("hunter",)) == f'{{"API_TOKEN": "{REDACTED}"}}'
     assert scrub_line('{"hunter-2": 1, "step": 2}', ("hunter-2", "step")) == f'{{"{REDACTED}": 1, "step": 2}}'
+    assert "hf_Secret" not in scrub_line(
+        '{"aorta": "hf_Secret", "n": {"aorta": {"aorta": "hf_Secret"}}}', ("hf_Secret",)
+    )
     for broken in ('{"a": hunter}', "hunter", "{" * 50_000 + "hunter"):
         assert "hunter" not in scrub_line(broken, ("hunter",))
 
 
 def test_a_secret_inside_a_longer_one_leaves_no_rest() -> None:
     assert scrub("abc-123-xyz", ("abc-", "abc-123-xyz")) == REDACTED
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("https://bot:pw@github.com/x/y", "https://bot:<redacted>@github.com/x/y"),
+        ("see postgres://u:p@ss:w@h:5432/d, then", "see postgres://u:<redacted>@h:5432/d, then"),
+        ("redis://:pw@h http://:a@b", "redis://:<redacted>@h http://:<redacted>@b"),
+        ('{"u": "http://h:80", "m": "x@y"}', '{"u": "http://h:80", "m": "x@y"}'),
+        ("http://h:80,u@b ssh://git@h/x http://h:80/a:b@c", "http://h:80,u@b ssh://git@h/x http://h:80/a:b@c"),
+    ],
+)
+def test_the_password_in_a_url_is_secret_everywhere(text: str, rest: str) -> None:
+    assert scrub(text, ()) == rest
+    assert scrub_value(rest, ()) == rest
+    assert clean_line(text, ()) == rest
+    assert cleaned([text], ()) == [rest]
+
+
+def test_the_password_of_a_configured_url_is_known() -> None:
+    document = {"env": {"DB": "postgres://u:pw-1@h/d", "X_KEY": "k"}, "clone_url": "https://a:pw-2@h"}
+    assert secrets_in(document) == ("pw-1", "k", "pw-2")
+    assert redact(document) == {
+        "env": {"DB": "postgres://u:<redacted>@h/d", "X_KEY": REDACTED},
+        "clone_url": "https://a:<redacted>@h",
+    }
+
+
+def test_a_configuration_file_keeps_its_form_whatever_number_is_secret() -> None:
+    text = '{"timeout_seconds": 60, "note": "is 60"}'
+    assert json.loads(scrub_file(text, ("60",))) == {"timeout_seconds": 60, "note": "is <redacted>"}
+    assert scrub_file(text, ("61",)) == text
+    assert scrub_file("note: is 60\n", ("60",)) == "note: is <redacted>\n"

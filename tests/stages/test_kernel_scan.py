@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,14 @@ def test_what_only_warns_is_one_check_of_its_host_beside_what_is_fatal(run: RunC
     assert "nv_xid_ecc: " in warned.reason
     assert "nfs_stall: " in warned.reason
     assert warned.next_step == "a: restart job: Xid 94: contained memory error, one job was killed"
+
+
+def test_the_log_that_is_kept_holds_no_secret(run: RunContext) -> None:
+    run.folder = replace(run.folder, secrets=("10.0.0.1",))
+    scan(run, {"a": LogWindow(boot_id="b", since_uptime_s=0.0)}, "cpu", None)
+    kept = run.folder.kernel_log("a").read_text("utf-8")
+    assert "nfs: server <redacted> not responding" in kept
+    assert "Xid (PCI:0000:c1:00): 79" in kept
 
 
 def test_a_machine_that_is_fine_is_not_blamed_for_its_job(tmp_path: Path) -> None:
