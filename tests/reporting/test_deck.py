@@ -112,6 +112,20 @@ def test_of_a_gate_over_each_rank_the_worst_is_shown(tmp_path: Path) -> None:
     assert all(one.host == f"gpu-000{one.rank // 8}" for one in failures if one.rank is not None)
 
 
+def test_one_more_rank_is_told_as_one(tmp_path: Path) -> None:
+    limit = Bound(kind="max", limit=10.0, unit="ms")
+    late = tuple(
+        Check(label=f"[threshold] (metric=step_time_ms_p95, rank={rank})", state="failed", actual=11.0 + rank,
+              unit="ms", gate=limit, reason=f"rank {rank} is late")
+        for rank in range(2)
+    )  # fmt: skip
+    run = make_run(tmp_path, ranks=2)
+    run.stage(THRESHOLDS, "failed", "measured, bad: 1 of 1 gates failed", late)
+    [spec] = [one.spec for one in deck_of(run).cells[0].metrics if one.metric == "training.step_time_ms_p95"]
+    assert spec is not None
+    assert spec.reason == "rank 1 is late; and 1 more rank"
+
+
 def test_a_rank_that_ended_is_told_with_its_host(tmp_path: Path) -> None:
     run = make_run(tmp_path, ranks=16)
     ended = Check(label="[execution] (phase=benchmark)", state="failed", host="gpu-0001", subtest=False,

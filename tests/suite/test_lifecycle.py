@@ -136,7 +136,7 @@ def test_timeout_says_so(rig: Any) -> None:
 
 
 def test_workload_that_does_not_exist_is_a_broken_rig(rig: Any) -> None:
-    rig.configure(workload={"command": ["./no-such-program"], "traces": "out/*"})
+    rig.configure(workload={"command": ["no-such-program"], "traces": "out/*"})
 
     rig.run(code=1)
 
