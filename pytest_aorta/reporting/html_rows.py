@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -22,8 +23,10 @@ from pytest_aorta.reporting.text import clean, cut_middle, one_line, show_second
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_UNFOLDED_CHECKS = 64
+MAX_OTHER_TESTS = 64
 MAX_SECTION_CHARS = 256 * 1024
 _MAX_REASON_CHARS = 600
+_OUTCOMES = ("failed", "skipped", "passed")
 _LINK_SCHEMES = ("", "http", "https", "file")
 
 _WORDS = {
@@ -37,6 +40,15 @@ _WORDS = {
     "not_judged": "? not judged",
     "unmeasured": "✘ unmeasured",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTest:
+    """A test of the session that is no stage: the verdict does not speak of it."""
+
+    name: str
+    outcome: Literal["failed", "skipped", "passed"]
+    reason: str = ""
 
 
 def reason_text(row: StageRow) -> str:
@@ -111,15 +123,17 @@ def summary_prefix(
     reports: str = "",
     inputs: Sequence[tuple[str, str, str]] = (),
     session: Sequence[tuple[str, str, str]] = (),
+    others: Sequence[OtherTest] = (),
 ) -> str:
     """Give the head of the report: verdict, stages, gates, metrics, environment, paths, all of it static.
 
     `log_pages` names the stages that have a log page below `pages_folder` (relative to the report); `reports` is
     the fragment that links the deck; `inputs` and `session` are rows (name, value, target or "") of the environment,
-    before and after the view's own.
+    before and after the view's own; `others` are the tests beside the stages.
     """
     pages = {name: quote(f"{pages_folder}/{name}.html") for name in log_pages}
     gates, num_folded = _fold(view.gates)
+    failed_first = sorted(others, key=lambda test: _OUTCOMES.index(test.outcome))
     unmeasured: dict[str, list[str]] = {}
     for name, metric in view.metrics.items():
         if metric.value is None:
@@ -128,6 +142,10 @@ def summary_prefix(
         "summary.jinja",
         view=view,
         counts=counts_text(view),
+        others=failed_first[:MAX_OTHER_TESTS],
+        num_others=len(others),
+        num_others_failed=sum(test.outcome == "failed" for test in others),
+        other_counts=_tally("test", [test.outcome for test in others]),
         pages=pages,
         reports=Markup(reports),  # noqa: S704 rendered by us
         tables=[Markup(subtest_table(stage.checks)) for stage in view.stages],  # noqa: S704 rendered by us

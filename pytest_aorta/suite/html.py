@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, MutableMappi
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
 import pytest
@@ -18,6 +18,7 @@ from pytest_aorta.config.settings import InputFile
 from pytest_aorta.reporting import html_rows
 from pytest_aorta.reporting.deck_page import DECK, NAME, PAGE, DeckPlace, deck_links
 from pytest_aorta.reporting.html_page import finish
+from pytest_aorta.reporting.html_rows import OtherTest
 from pytest_aorta.reporting.json_report import write_text
 from pytest_aorta.reporting.model import RunView, StageRow, title
 from pytest_aorta.reporting.text import clean, cut_middle, one_line
@@ -47,6 +48,13 @@ class _Node:
 
     tests: list[pytest.TestReport] = field(default_factory=list)
     subtests: list[pytest.TestReport] = field(default_factory=list)
+
+    @property
+    def outcome(self) -> Literal["failed", "skipped", "passed"]:
+        """What the test and its sub-tests came to."""
+        reports = (*self.tests, *self.subtests)
+        failed, skipped = (any(getattr(report, kind) for report in reports) for kind in ("failed", "skipped"))
+        return "failed" if failed else "skipped" if skipped else "passed"
 
     @property
     def owns_subtests(self) -> bool:
@@ -83,6 +91,7 @@ class HtmlRows:
         self._report = Path(config.invocation_params.dir, os.path.expandvars(config.option.htmlpath)).expanduser()
         self._folder = self._report.parent / f"{suite}_html"
         self._nodes: dict[str, _Node] = {}
+        self._uncollected: list[OtherTest] = []
         self._pages: list[str] = []
         self._is_ours = False
         self._data: ReportData | None = None
@@ -114,6 +123,12 @@ class HtmlRows:
     def pytest_html_results_table_header(self, cells: list[str]) -> None:
         """Add the Reason column before Links."""
         cells.insert(_REASON_COLUMN, '<th class="sortable" data-column-type="reason">Reason</th>')
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep what could not be collected."""
+        if report.failed:
+            self._uncollected.append(OtherTest(report.nodeid, "failed", self._first_line(report)))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -172,6 +187,7 @@ class HtmlRows:
             reports=deck_links(self._folder.name) if DECK in dict(view.paths) else "",
             inputs=tuple(self._copy_inputs()),
             session=tuple(row for row in self._metadata() if row[0] not in known),
+            others=(*self._uncollected, *self._others()),
         )
         prefix.append(fragment)
         if self._data is not None:
@@ -197,6 +213,14 @@ class HtmlRows:
             write_text(self._folder / _STYLE_SHEET, finished.css)
         except OSError as error:
             _log.warning("%s stays as pytest-html made it (%s)", self._report, error.strerror)
+
+    def _others(self) -> Iterator[OtherTest]:
+        """Give the tests of the session that are no stages."""
+        for nodeid, node in self._nodes.items():
+            if nodeid not in self._rows:
+                telling = [report for report in (*node.tests, *node.subtests) if report.outcome == node.outcome]
+                reason = self._first_line(telling[0]) if node.outcome != "passed" else ""
+                yield OtherTest(nodeid, node.outcome, reason)
 
     def _copy_inputs(self) -> Iterator[tuple[str, str, str]]:
         """Copy the files that the run was made from, without their secrets; give the rows that link the copies."""
@@ -238,9 +262,12 @@ class HtmlRows:
         if row is not None and report.when == "call" and (row.reason or not report.longrepr):
             return html_rows.reason_text(row)
         if report.longrepr:
-            first, *_ = failure_text(report).splitlines() or [""]
-            return one_line(self._redact(first), 600)
+            return self._first_line(report)
         return html_rows.checks_text(self._checks(report.nodeid)) if report.nodeid in self._nodes else ""
+
+    def _first_line(self, report: pytest.TestReport | pytest.CollectReport) -> str:
+        first, *_ = failure_text(report).splitlines() or [""]
+        return one_line(self._redact(first), 600)
 
     def _write_log_page(self, report: pytest.TestReport) -> str:
         """Write the page of a stage that left output; give its link, or "" without one."""

@@ -57,7 +57,7 @@ def subtest_label(report: pytest.TestReport) -> str:
     return " ".join(parts) or "(sub-test)"
 
 
-def failure_text(report: pytest.TestReport) -> str:
+def failure_text(report: pytest.TestReport | pytest.CollectReport) -> str:
     """Give what a report says in one piece: a skip's reason, a failure's message without pytest's prefix."""
     longrepr = report.longrepr
     if longrepr is None:

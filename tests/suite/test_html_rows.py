@@ -190,6 +190,7 @@ def test_summary_is_readable_without_scripts_and_no_secret_is_anywhere(pytester:
     assert "skip_rccl_build=true" in static
     assert '<a href="aorta_single_html/test_launch_container.html">' in static
     assert "style=" not in static
+    assert "Other tests" not in static
     assert '<a href="aorta_single_html/cluster.json">&lt;i&gt;cluster.json&lt;/<wbr/>i&gt;</a>' in static
     assert blob_of(page)["environment"] == {}
     for file in page.parent.rglob("*.*"):
@@ -251,6 +252,43 @@ def test_a_users_own_subtests_are_shown_and_no_failure_is_lost(pytester: pytest.
     tables = [extra["content"] for extra in entries[0]["extras"] if extra["format_type"] == "html"]
     assert "[first] (host=a&lt;b&gt;)" in tables[0]
     assert "[second]" in tables[0]
+
+
+def test_the_sessions_other_tests_stand_in_the_static_page_failed_ones_first_and_bounded(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_uncollected="import no_such_module\n",
+        test_user="""
+        import pytest
+
+        @pytest.mark.parametrize("number", range(70))
+        def test_many(number):
+            pass
+
+        def test_skipped():
+            pytest.skip("<i>later</i>")
+
+        @pytest.mark.parametrize("name", ["<b>"])
+        def test_mine(name):
+            assert name == "hunter2", "one <is>\\nmore"
+        """,
+    )
+    page = run_suite(pytester, STAGES, "--continue-on-collection-errors")
+    static = page.read_text(encoding="utf-8").partition('<div id="data-container"')[0]
+    assert "<dd>2 of 73 tests beside the stages failed; the verdict does not speak of them</dd>" in static
+    table = static.partition("<h3>Other tests</h3>")[2].partition("</table>")[0]
+    assert "73 tests: 2 failed, 70 passed, 1 skipped" in table
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr class=.*?</tr>", table)]
+    assert rows[:4] == [
+        ["✘ FAILED", "test_uncollected.py", rows[0][2]],
+        ["✘ FAILED", "test_user.py::test_mine[&lt;b&gt;]", "AssertionError: one &lt;is&gt;"],
+        ["» skipped", "test_user.py::test_skipped", "&lt;i&gt;later&lt;/i&gt;"],
+        ["✔ passed", "test_user.py::test_many[0]", ""],
+    ]
+    assert "test_uncollected.py" in rows[0][2]
+    assert len(rows) == 65
+    assert rows[-1] == ["", "9 more; each stands in the JUnit file"]
 
 
 def test_without_pytest_html_nothing_is_written(pytester: pytest.Pytester) -> None:
