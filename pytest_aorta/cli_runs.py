@@ -18,12 +18,13 @@ from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.deck_page import DECK, PAGE, DeckPlace
 from pytest_aorta.reporting.model import without_cause
 from pytest_aorta.reporting.terminal import summary
+from pytest_aorta.reporting.text import clean as clean_text
 from pytest_aorta.reporting.text import one_line
 from pytest_aorta.run.cleaning import Cleaned, is_left_over, why_not
 from pytest_aorta.run.cleaning import clean as clean_run
 from pytest_aorta.run.conclusion import view_of
 from pytest_aorta.run.deck import draw
-from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.folder import RunFolder, read_regular
 from pytest_aorta.run.hosts import unusable_here
 from pytest_aorta.run.record import RunRecord, find_runs, read
 from pytest_aorta.run.schema import DOCUMENTS, DocumentKind, schema_text
@@ -120,14 +121,15 @@ def show(context: click.Context, run: str, as_page: bool, output: Path, report_d
         _draw(record, folder, output if is_page else folder.path / PAGE)
         return
     view = view_of(record, folder)
-    click.echo(f"run {record.run_id} ({record.state}), {record.created}, aorta_{record.suite}")
+    click.echo(one_line(f"run {record.run_id} ({record.state}), {record.created}, aorta_{record.suite}"))
     for stage in view.stages:
-        line = f"  {stage.outcome:<11} {stage.name:<26} {stage.seconds:8.2f} s  {without_cause(stage.reason)}"
+        told = f"{stage.outcome:<11} {stage.name:<26} {stage.seconds:8.2f} s  {without_cause(stage.reason)}"
+        line = f"  {clean_text(told)}"
         click.echo("\n".join(wrapped(line.rstrip(), indent=14)))
     for line in (*_metric_lines(view.metrics), *summary(view)):
-        click.echo(line)
+        click.echo(clean_text(line))
     if record.remark:
-        click.echo(f"this run was {record.remark}")
+        click.echo(one_line(f"this run was {record.remark}"))
 
 
 @runs.command()
@@ -231,7 +233,7 @@ def _reports(record: RunRecord) -> tuple[Path | None, Path | None]:
     """Give the run's HTML report and log, as long as they are its own: the next run writes to the same names."""
     html, log = (Path(record.reports.get(label, "")) for label in ("HTML report", "log"))
     try:
-        is_own = record.run_id in html.read_text("utf-8")
+        is_own = record.run_id in read_regular(html).decode("utf-8")
     except (OSError, ValueError):
         is_own = False
     return (html, log if log.is_file() else None) if is_own else (None, None)
@@ -299,7 +301,7 @@ def _list(output_dir: Path) -> None:
         click.echo(cut(f"{'run':{length}}  {'state':{state_width}}  {'begun (UTC)':16}  suite", width))
     for run_id, state, begun, suite, said in rows:
         line = f"{run_id[:length]}  {state:{state_width}}  {begun:16}  {suite}  {one_line(said)}"
-        click.echo(cut(line.rstrip(), width))
+        click.echo(cut(clean_text(line.rstrip()), width))
 
 
 def _prefix_length(names: Sequence[str]) -> int:

@@ -68,6 +68,19 @@ def test_no_html_no_deck(rig: Rig) -> None:
     assert "Run Deck" not in rig.run("--aorta-no-reports", code=0)
     assert list(rig.path.rglob("aorta_run_deck.*")) == []
 
+    record = rig.record()
+    marks = "\x1b[31m\u202e"
+    os.mkfifo(rig.path / "pipe")
+    record |= {"reports": {"HTML report": str(rig.path / "pipe")}, "created": f"{marks}20", "plan": [f"a{marks}"]}
+    record["stages"] = {f"a{marks}": {"name": f"a{marks}", "outcome": "failed", "reason": f"b{marks}"}}
+    (rig.folder / "run.json").write_text(json.dumps(record), "utf-8")
+    metric = {"value": 1.0, "unit": f"ms{marks}", "source": f"s{marks}", "why": "", "per_rank": []}
+    (rig.folder / "metrics.json").write_text(json.dumps({"metrics": {f"m{marks}": metric}}), "utf-8")
+    shown = rig.aorta("runs", "show", str(rig.folder), code=0) + rig.aorta("runs", code=0)
+    assert shown.count("\ufffd") >= 7
+    assert [mark for mark in "\x1b\u202e" if mark in shown] == []
+    assert "aorta_run_deck.html" in rig.aorta("runs", "show", str(rig.folder), "--html", code=0)
+
 
 def test_a_failed_run_has_its_deck_and_a_failed_drawing_changes_nothing(rig: Rig) -> None:
     rig.configure("--no-such-option")
