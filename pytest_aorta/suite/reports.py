@@ -128,6 +128,9 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
     if any(getattr(option, name, False) for name in _LISTING):
         return Reports()
     named = {kind: _named(config, kind) for kind in ("htmlpath", "xmlpath", "log_file")}
+    for flag, kind in (("--html", "htmlpath"), ("--junitxml", "xmlpath")):
+        if (path := named[kind]) is not None:
+            _require_openable(flag, path)
     if option.aorta_no_reports:
         html, junit, log = named.values()
         return Reports(
@@ -146,9 +149,6 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
     last = () if opened.stored else (folder / LAST_RUN,)
     gates = folder / f"{stem}-gates.xml"
     _require_writable(folder, (html, junit, log, gates, *lists, *last))
-    for flag, kind in (("--html", "htmlpath"), ("--junitxml", "xmlpath")):
-        if (path := named[kind]) is not None:
-            _require_openable(flag, path)
     if own_html:
         option.htmlpath = str(html)
         option.self_contained_html = True
