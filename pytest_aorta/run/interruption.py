@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import math
+import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -16,6 +20,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GIVE_UP_AFTER = 3
 # Some senders repeat a signal within moments; only one that comes later is somebody who insists.
 APART_SECONDS = 1.0
+# Who presses Ctrl-C twice does not mean what comes after the run: pytest has its last lines still to print.
+AFTERWARDS_SECONDS = 5.0
+STANDARD_STREAMS = (0, 1, 2)
+NUM_FILES = 256
 
 
 class Interrupted(KeyboardInterrupt):
@@ -40,15 +48,32 @@ class Interruption:
         self._closed = False
         self._last_at = -math.inf
         self._before: dict[signal.Signals, Any] = {}
+        self._terminals: frozenset[int] = frozenset()
 
     def install(self) -> None:
         """Take the signals; does nothing outside the main thread."""
         if threading.current_thread() is threading.main_thread():
+            self._terminals = frozenset(os.fstat(each).st_rdev for each in STANDARD_STREAMS if os.isatty(each))
             for number in ENDING:
                 self._before[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        """Give the signals back."""
+        """Give the signals back; after an interruption only when repeated ones have had time to come."""
+        if self.received is None:
+            self._give_back()
+            return
+        until = time.monotonic() + AFTERWARDS_SECONDS
+
+        def pass_over(number: int, frame: FrameType | None) -> None:
+            if time.monotonic() >= until:
+                self._give_back()
+                signal.raise_signal(number)
+
+        for number in self._before:
+            signal.signal(number, pass_over)
+        atexit.register(_ignore_signals)
+
+    def _give_back(self) -> None:
         while self._before:
             number, handler = self._before.popitem()
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
@@ -97,10 +122,29 @@ class Interruption:
         self._count += is_insisted
         first = self.received is None
         self.received = self.received or signal.Signals(number).name
+        if number == signal.SIGHUP:
+            _leave_terminals(self._terminals)
         if self._count >= GIVE_UP_AFTER and not self._closed:
-            self.restore()
+            self._give_back()
             raise KeyboardInterrupt
         if self._held or not first:
             sys.stderr.write("\n[aorta] cleaning up, please wait; a third signal gives up\n")
             return
         raise Interrupted(self.received)
+
+
+def _ignore_signals() -> None:
+    """Ignore them: while the interpreter ends no handler in Python runs, and the exit code would be the signal's."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _leave_terminals(devices: frozenset[int]) -> None:
+    """Write to nowhere instead of to terminals that hung up: every line for them would be an error."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(NUM_FILES):  # pytest keeps copies of the standard streams while it captures them
+        with contextlib.suppress(OSError):
+            status = os.fstat(number)
+            if stat.S_ISCHR(status.st_mode) and status.st_rdev in devices:
+                os.dup2(nowhere, number, inheritable=number in STANDARD_STREAMS)
+    os.close(nowhere)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,12 @@ class Sender(logging.Handler):
 
 def pytest_configure(config):
     logging.getLogger("pytest_aorta").addHandler(Sender())
+"""
+# Makes the terminal on its standard input its own, so that closing the other end hangs it up.
+IN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
 """
 ENTERED = [
     "test_launch_container", "test_clone_aorta", "test_run_benchmark", "test_collect_traces", "test_parse_results",
@@ -136,6 +146,40 @@ def test_second_signal_does_not_stop_the_cleaning_up(rig: Any, waiter: Any) -> N
     assert child.returncode == 2, output
     waiter.gone(pids)
     assert rig.record()["verdict"] == "interrupted"
+
+
+def test_ctrl_c_again_and_again_until_the_last_moment_is_one_interruption(rig: Any, waiter: Any) -> None:
+    rig.configure("--hang-at", "5", "--pid-file", "pids")
+    child = rig.start()
+    pids = waiter.pids(rig.path / "pids")
+
+    while child.poll() is None:
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    output, _ = child.communicate()
+
+    assert child.returncode == 2, output
+    assert "Traceback" not in output
+    waiter.gone(pids)
+
+
+def test_closing_the_terminal_is_an_interruption_like_any_other(rig: Any, waiter: Any) -> None:
+    rig.configure("--hang-at", "5", "--pid-file", "pids")
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", IN_TERMINAL, *rig.command("--aorta-config=config.json", "-q")], cwd=rig.path,
+        env=rig.environment(), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    rig.children.append(child)
+    os.close(theirs)
+    pids = waiter.pids(rig.path / "pids")
+
+    os.close(ours)
+
+    assert child.wait(90) == 2
+    waiter.gone(pids)
+    assert rig.reason("test_run_benchmark").startswith("interrupted by SIGHUP after ")
+    assert list(rig.reports.glob("*.zip"))
 
 
 def test_sigkill_leaves_nothing_running_and_aorta_clean_does_the_rest(rig: Any, waiter: Any) -> None:
