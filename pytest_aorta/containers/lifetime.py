@@ -11,7 +11,7 @@ from pytest_aorta.containers.spec import KEPT_LABEL, RUN_LABEL, STATE_LABEL, Lif
 from pytest_aorta.errors import ContainerError
 
 AT_REST = frozenset({"created", "exited", "configured", "initialized", "stopped"})
-NO_STATE = f"it has no label {STATE_LABEL}"
+NO_STATE = f"it has no label {STATE_LABEL} with an absolute path"
 BY_HAND = "remove it by hand or choose another container.name"
 
 
@@ -38,8 +38,9 @@ class Found:
 
     @property
     def state_dir(self) -> str:
-        """The state folder of the node program that registered it."""
-        return self.labels.get(STATE_LABEL, "")
+        """The state folder of the node program that registered it; empty where `~` leaves open in whose home."""
+        folder = self.labels.get(STATE_LABEL, "")
+        return folder if folder.startswith("/") else ""
 
     @property
     def is_kept(self) -> bool:

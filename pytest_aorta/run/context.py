@@ -32,6 +32,7 @@ from pytest_aorta.run.record import RecordKeeper
 log = logging.getLogger("pytest_aorta")
 
 ANSWER_SECONDS = 5
+STATE_SUFFIX = ".node"
 
 Undo = Callable[[], object]
 P = TypeVar("P", bound=Product)
@@ -93,7 +94,7 @@ class RunContext:
 
     def state_dir(self, host: str) -> str:
         """The folder of a host's node program, beside the work folder so that it outlives that."""
-        return f"{self.work_dir(host)}.node"
+        return f"{self.work_dir(host)}{STATE_SUFFIX}"
 
     def connect(self) -> Fleet:
         """Start the node programs, once; they leave when the run is closed."""

@@ -15,11 +15,11 @@ from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.node.files import MARKER
 from pytest_aorta.node.state import GROUPS_FILE
 from pytest_aorta.run.cleaning import REAP_SECONDS, REMOVE_SECONDS, Cleaned
+from pytest_aorta.run.context import STATE_SUFFIX
 from pytest_aorta.run.folder import new_run_id
 from pytest_aorta.run.hosts import fleet_on
 
 CACHE = "~/.cache/pytest-aorta"
-STATE_SUFFIX = ".node"
 YOUNG_NS = 600 * 10**9
 ABSENT = "No such file or directory"
 
@@ -101,7 +101,7 @@ def _remove_containers(fleet: Fleet, hosts: list[str], done: list[str], problems
     """Remove those of dead runs; who may not use the engine has none there but those that a state folder names."""
 
     def is_left_over(host: str, container: Found) -> bool:
-        return not _is_alive(fleet, host, container.state_dir)
+        return bool(container.state_dir) and not _is_alive(fleet, host, container.state_dir)
 
     removed = remove_containers(fleet, hosts, "docker", is_left_over)
     done += [f"{host}: container {name} removed" for host, names in removed.good.items() for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -117,6 +118,11 @@ def test_a_run_that_lives_is_left_alone(cluster: Cluster) -> None:
     output = cluster.aorta("clean", "--output", ".", "--aorta-cluster", "cluster.json", code=0)
 
     assert "nothing was left" in output
+    for host in cluster.lab.hosts:
+        host.run(["chmod", "666", "/run/docker.sock"], check=True)
+    settings = json.loads((cluster.path / "cluster.json").read_text("utf-8"))
+    (cluster.path / "lab.json").write_text(json.dumps({**settings, "username": "lab"}), "utf-8")
+    assert "nothing was left" in cluster.aorta("clean", "--output", ".", "--aorta-cluster", "lab.json", code=0)
     assert trains(cluster)
     assert all(host.containers() for host in cluster.lab.hosts)
     child.terminate()

@@ -186,9 +186,14 @@ def test_what_a_dead_run_left_is_replaced_and_told(rig: Rig, labels: dict[str, s
         (LIVING, "exited", "belongs to run run-of-a-colleague, which still runs"),
         (KEPT, "exited", "kept by lifetime persistent since run run-of-yesterday"),
         ({RUN_LABEL: "run-of-yesterday"}, "running", r"still lives cannot be told \(it has no label aorta.state"),
+        (
+            {**OURS, STATE_LABEL: "~/state"},
+            "running",
+            r"still lives cannot be told \(it has no label aorta.state with an",
+        ),
         ({**OURS, STATE_LABEL: "/tmp/odd"}, "running", r"cannot be told \(/tmp/odd/groups.json is no record"),
     ],
-    ids=["foreign", "foreign, ended", "living", "living, ended", "kept", "no state", "odd state"],
+    ids=["foreign", "foreign, ended", "living", "living, ended", "kept", "no state", "of some home", "odd state"],
 )
 def test_what_is_not_ours_to_remove_stays(rig: Rig, labels: dict[str, str], state: str, said: str) -> None:
     old = put(rig.hosts[1], labels, state=state)
