@@ -112,9 +112,9 @@ class AortaSession:
             if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
                 self.validation.shorten(reporter)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Say how it went, in at most 25 lines."""
-        self.validation.summarize(terminalreporter)
+        self.validation.summarize(terminalreporter, exitstatus)
 
     def pytest_unconfigure(self) -> None:
         """Give the signals back, and leave nothing running if the session never came to its end."""

@@ -38,6 +38,7 @@ from pytest_aorta.table import stages_of
 
 log = logging.getLogger("pytest_aorta")
 
+_UNCOLLECTED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR)
 REJUDGED_BY_DEFAULT = ("test_parse_results", "test_validate_thresholds", "test_generate_report")
 
 
@@ -218,13 +219,13 @@ class Validation:
             if isinstance(report, pytest.TestReport) and report.nodeid.startswith(prefix):
                 report.sections = [(name, last_lines(text)) for name, text in report.sections]
 
-    def summarize(self, reporter: pytest.TerminalReporter) -> None:
-        """Write the summary to the terminal."""
+    def summarize(self, reporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        """Write the summary to the terminal; of tests that could not be collected pytest itself has spoken."""
         if self._view is not None:
             write_summary(reporter, self._view)
             if self._unwritten:
                 reporter.write_line(f"aorta: {self._unwritten}", red=True)
-        elif not self._selected and not self._config.option.collectonly:
+        elif not self._selected and exitstatus not in _UNCOLLECTED and not self._config.option.collectonly:
             reporter.write_line(f"aorta: no stage is selected; there are {', '.join(s.test for s in self._stages)}")
 
     def leave(self) -> None:
