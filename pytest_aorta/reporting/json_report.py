@@ -17,6 +17,7 @@ from pytest_aorta.reporting.text import one_line
 
 BenchmarkStatus = Literal["pending", "running", "completed", "failed", "timeout"]
 SCHEMA_VERSION = 1
+COLLECTED = "[trace collection]"
 
 
 class ClusterPart(Document):
@@ -186,12 +187,13 @@ def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tu
     """Part the hosts into failing ones (a failed check blames them) and good ones; the others are neither.
 
     A host is good only when something was measured on it: a run that broke off, or a workload that failed before it
-    gave a metric, proves nothing, nor does a host whose rank died or whose traces are missing. Nor is any host good
-    when a check failed on the cluster's account that names no host.
+    gave a metric, proves nothing, nor does a host whose rank died or whose traces are missing or may be another's. Nor
+    is any host good when a check failed on the cluster's account that names no host.
     """
     failing = set(blamed_hosts(view.checks))
     failed = [check for check in view.checks if check.failed]
     named = {check.host for check in failed if check.gate is None}
+    named |= {c.host for c in view.checks if c.state == "not_judged" and c.label.startswith(COLLECTED)}
     has_metric = any(metric.value is not None for metric in view.metrics.values())
     measured = has_metric or (view.verdict == "failed" and bool(failing))
     measured = measured and view.verdict in {"passed", "failed"}

@@ -82,7 +82,11 @@ def with_stored(
 
 
 def not_judged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
-    """Name what the run says nothing about, so that green is not read as more than it is."""
+    """Name what the run says nothing about, each once, so that green is not read as more than it is."""
+    yield from dict.fromkeys(_unjudged(stages))
+
+
+def _unjudged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
     for stage in stages.values():
         if stage.name == "test_validate_thresholds" and stage.outcome == "skipped":
             yield f"thresholds ({without_cause(stage.reason).partition(';')[0]})"

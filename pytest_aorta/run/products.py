@@ -80,7 +80,7 @@ class Execution(Product):
     """One launch of the workload: exit codes by host (None: still running when it was given up).
 
     `launched_at_s` and `ended_at_s` are seconds since the epoch on the machine that runs pytest; `workload` is what was
-    run, as WorkloadTree identifies it.
+    run, as WorkloadTree identifies it. `ranks_seen` were running, on `rank_hosts`, by their environment.
     """
 
     stored: ClassVar[bool] = True
@@ -97,6 +97,7 @@ class Execution(Product):
     floors_ns: dict[str, int]
     accelerator: Accelerator
     ranks_seen: tuple[int, ...] = ()
+    rank_hosts: tuple[str, ...] = ()
     nccl_channels: int | None = None
     kernel_log_notes: int | None = None
     workload: str = ""

@@ -66,6 +66,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
             "duration_seconds": round(duration, 3),
             "ended_at_s": execution.launched_at_s + duration,
             "ranks_seen": tuple(sorted(watch.ranks)),
+            "rank_hosts": tuple(host for host in tree.root if host in watch.rank_hosts),
             "checks": tuple(checks),
             "kernel_log_notes": kernel.num_notes,
             "notes": unheld,

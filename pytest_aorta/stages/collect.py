@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from pytest_aorta.stages.benchmark import PHASE, read_inventory
 from pytest_aorta.stages.losses import loss_of
 from pytest_aorta.stages.outside import ask_about_files
 from pytest_aorta.stages.phase import bring_logs, scrub_file
+from pytest_aorta.stages.proof import Sightings, unproven, unread
 from pytest_aorta.stages.search import STEP_LOGS, TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
 
 Layout = Literal["combined", "single"]
@@ -47,7 +48,8 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     run.connect()
     errors: dict[str, str] = {}
     trees: dict[str, tuple[str, ...]] = {}
-    wanted = _search(run, execution, hosts, layout, errors)
+    sightings = Sightings()
+    wanted = _search(run, execution, hosts, layout, errors, sightings)
     calls = {host.name: lambda host=host: _bring(run, execution, host, wanted[host], layout) for host in wanted}
     failed = in_parallel("collecting traces", calls, 2 * run.settings.config.timeout_seconds + COPY_SECONDS)
     for host, found in wanted.items():
@@ -64,7 +66,11 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     usable = {host: names for host, names in trees.items() if names}
     errors |= {host: lost.said for host in errors if (lost := loss_of(run, host)) is not None}
     root = run.folder.path / ("combined_traces" if layout == "combined" else "traces")
-    checks = tuple(_checks(run, hosts, errors, usable, _innocent(execution)))
+    doubts = unread(run) if layout == "single" else unproven(run, execution, sightings.only_shared())
+    checks = (
+        *_checks(run, hosts, errors, usable, _innocent(execution), doubts),
+        *_doubts({host: why for host, why in doubts.items() if host not in errors}),
+    )
     missing = [check for check in checks if check.failed]
     return Artifacts(
         layout=layout,
@@ -97,8 +103,14 @@ def layout_of(settings: Settings) -> Layout:
 
 
 def _search(
-    run: RunContext, execution: Execution, hosts: tuple[Host, ...], layout: Layout, errors: dict[str, str]
+    run: RunContext,
+    execution: Execution,
+    hosts: tuple[Host, ...],
+    layout: Layout,
+    errors: dict[str, str],
+    sightings: Sightings,
 ) -> dict[Host, Found]:
+    """Look for fresh files on each host; `errors` takes why there are none, `sightings` which hosts see the same."""
     roots = {host.name: execution.roots[host.name] for host in hosts}
     known = {host.name: inventory for host in hosts if (inventory := read_inventory(run, host.name)) is not None}
     for host in hosts:
@@ -111,7 +123,6 @@ def _search(
     answers = search(run, roots, since_ns=execution.floors_ns, known=known)
     errors.update({host: _why_not_found(run.settings, error) for host, error in answers.failed.items()})
     found: dict[Host, Found] = {}
-    seen: dict[tuple[str, int, int], str] = {}
     for host in hosts:
         if host.name not in answers:
             continue
@@ -122,18 +133,14 @@ def _search(
             for entry in answers[host.name]["files"]
             if entry["mtime_ns"] not in times and entry["mtime_ns"] >= before.get(entry["path"], 0)
         ]
-        owners = [seen.setdefault(_identity(entry), host.name) for entry in files]
-        shared_with = sorted({owner for owner in owners if owner != host.name})
-        if shared_with:
-            log.info("%s: shares its folder with %s; files are counted there", host.name, ", ".join(shared_with))
-            files = [entry for entry, owner in zip(files, owners, strict=True) if owner == host.name]
+        files = sightings.counted(host.name, files, lambda path: is_trace(run.settings, path))
         named = [entry for entry in files if scrub_value(entry["path"], run.folder.secrets) == entry["path"]]
         telling = len(files) - len(named)
         if telling:
             log.warning("%s: %d files with a secret in their names were left there", host.name, telling)
         files = named
         traces = [entry for entry in files if is_trace(run.settings, entry["path"])]
-        if not traces and not shared_with:
+        if not traces and host.name not in sightings.shared:
             stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files) - telling
             older = f"; {stale} older ones were left alone" if stale else ""
             older += f"; {telling} with a secret in their names were left there" if telling else ""
@@ -174,11 +181,6 @@ def _wanted(settings: Settings) -> str:
     if workload is None or not workload.traces:
         return f"trace file below a folder {TRACE_FOLDER}"
     return f"trace file that matches {workload.traces} and was"
-
-
-def _identity(entry: Mapping[str, Any]) -> tuple[str, int, int]:
-    """Give what a file that two hosts see through a shared file system has in common: path, size, time of change."""
-    return str(entry["path"]), int(entry["size"]), int(entry["mtime_ns"])
 
 
 def _why_not_found(settings: Settings, error: HostError) -> str:
@@ -223,15 +225,24 @@ def _innocent(execution: Execution) -> Callable[[str], bool]:
     return lambda host: bool(blamed) and host not in blamed and execution.status != "completed"
 
 
+def _doubts(doubts: Mapping[str, str]) -> Iterator[Check]:
+    for host, why in doubts.items():
+        label = f"[trace collection] (host={host})"
+        yield Check(label=label, state="not_judged", subtest=False, reason=why, host=host)
+
+
 def _checks(
     run: RunContext,
     hosts: tuple[Host, ...],
     errors: Mapping[str, str],
     usable: Mapping[str, object],
     is_innocent: Callable[[str], bool],
+    doubts: Container[str],
 ) -> Iterator[Check]:
     for host in hosts:
         error = errors.get(host.name, "")
+        if host.name in doubts and not error:
+            continue
         lost = loss_of(run, host.name) if error else None
         yield Check(
             label=f"[trace collection] (host={host.name})",

@@ -13,6 +13,7 @@ from pytest_aorta.trace.step_log import StepLog
 from pytest_aorta.trace.summary import RankSummary
 
 MAX_NAMED = 16
+MAX_FILES = 5
 
 
 def cross_checks(
@@ -20,9 +21,12 @@ def cross_checks(
 ) -> Iterator[Check]:
     """Give what is wrong, or cannot be told, about the ranks of a run."""
     yield from _unreadable(summaries)
-    yield from _missing_check(settings, artifacts, missing_ranks(settings, summaries.ranks, logs))
+    missing = missing_ranks(settings, summaries.ranks, logs)
+    yield from _missing_check(settings, artifacts, missing)
+    if not missing and not launched_size(settings) and artifacts.layout == "combined":
+        yield from _fewer_than_hosts(settings, artifacts, summaries.ranks)
     yield from _unknown_size(settings, summaries.ranks, logs)
-    yield from _without_communication(summaries)
+    yield from _alone(settings, summaries.ranks)
     yield from _without_gpu(artifacts, summaries.ranks)
     yield from _empty(summaries.ranks)
     yield from _checksums(logs)
@@ -43,12 +47,17 @@ def missing_ranks(settings: Settings, ranks: Sequence[RankSummary], logs: Sequen
 
 def _world_size(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> int:
     """Give how many ranks there should be; 0: nobody says."""
-    workload = settings.config.workload
-    if workload is not None and workload.launcher == "none":
+    if not launched_size(settings):
         sizes = [rank.world_size or 0 for rank in ranks] + [step_log.world_size or 0 for step_log in logs]
         return max(sizes, default=0)
     collects_head_only = settings.suite == "single" or not settings.config.multi_node.collect_traces
-    return (1 if collects_head_only else len(settings.cluster.hosts)) * settings.nproc_per_node
+    return settings.nproc_per_node if collects_head_only else settings.world_size
+
+
+def launched_size(settings: Settings) -> int:
+    """Give how many ranks were launched; 0: the workload starts its own, as many as it likes."""
+    workload = settings.config.workload
+    return 0 if workload is not None and workload.launcher == "none" else settings.world_size
 
 
 def _unknown_size(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> Iterator[Check]:
@@ -62,13 +71,13 @@ def _unknown_size(settings: Settings, ranks: Sequence[RankSummary], logs: Sequen
 
 
 def _unreadable(summaries: Summaries) -> Iterator[Check]:
-    for error in summaries.errors:
-        yield _failed(
-            f"trace, file={Path(error.file).name}",
-            error.error,
-            "was the rank killed while it wrote its trace? If it is no trace, narrow workload.traces",
-            "rig",
-        )
+    next_step = "was the rank killed while it wrote its trace? If it is no trace, narrow workload.traces"
+    for error in summaries.errors[:MAX_FILES]:
+        yield _failed(f"trace, file={Path(error.file).name}", error.error, next_step, "rig")
+    more = len(summaries.errors) - MAX_FILES
+    if more > 0:
+        noun = "file" if more == 1 else "files"
+        yield _failed("trace", f"and {more} more {noun}, each named in the log", next_step, "rig")
 
 
 def _missing_check(settings: Settings, artifacts: Artifacts, missing: set[int]) -> Iterator[Check]:
@@ -89,16 +98,68 @@ def _missing_check(settings: Settings, artifacts: Artifacts, missing: set[int]) 
         yield check.model_copy(update={"state": "warned"}) if is_known else check
 
 
-def _without_communication(summaries: Summaries) -> Iterator[Check]:
-    silent = [rank for rank in summaries.ranks if rank.lacks_communication]
-    if silent:
+def _fewer_than_hosts(settings: Settings, artifacts: Artifacts, ranks: Sequence[RankSummary]) -> Iterator[Check]:
+    """Say that a host cannot have trained where nobody tells how many ranks there are, but fewer than hosts wrote."""
+    num_hosts = len(settings.cluster.hosts) - len(artifacts.errors)
+    num_ranks = len({rank.rank for rank in ranks})
+    if num_ranks < num_hosts:
+        wrote = "1 rank wrote a trace" if num_ranks == 1 else f"{num_ranks} ranks wrote traces"
+        yield _failed(
+            "missing_ranks",
+            f"{wrote} on {num_hosts} hosts, expected one or more of each host",
+            "does the workload train on every host? See the logs of each",
+            "rig",
+        )
+
+
+def _alone(settings: Settings, ranks: Sequence[RankSummary]) -> Iterator[Check]:
+    """Say which ranks trained by themselves, by their own word or by that of the launcher."""
+    launched = launched_size(settings)
+    num_ranks = len({rank.rank for rank in ranks})
+    num_expected = launched or num_ranks
+    small = [rank for rank in ranks if rank.world_size and _is_wrong(rank.world_size, num_expected, bool(launched))]
+    silent = [rank for rank in ranks if rank.lacks_communication(launched)]
+    next_step = "does the workload really train together? Check its distributed mode"
+    if small:
+        said = f"{launched} were launched" if launched else f"{num_ranks} wrote traces"
         yield _failed(
             "communication",
-            f"no communication in the trace of rank {_names([rank.rank for rank in silent])} although the world has "
-            f"{silent[0].world_size} ranks",
-            "does the workload really train together? Check its distributed mode",
+            f"the trace of rank {_numbers(small)} tells of a world of {small[0].world_size}, {said}",
+            next_step,
             "workload",
         )
+    elif silent:
+        size = silent[0].world_size
+        world = f"the world has {size} ranks" if (size or 0) > 1 else f"{launched} ranks were launched"
+        yield _failed(
+            "communication",
+            f"no communication in the trace of rank {_numbers(silent)} although {world}",
+            next_step,
+            "workload",
+        )
+    elif untold := [rank for rank in ranks if num_expected > 1 and _tells_of_nobody(rank)]:
+        yield Check(
+            label="[evidence] (check=communication)",
+            state="not_judged",
+            subtest=False,
+            reason=f"whether {num_expected} ranks trained together: the trace of rank {_numbers(untold)} shows neither "
+            "a world_size nor communication",
+            next_step=next_step,
+        )
+
+
+def _is_wrong(told: int, expected: int, is_known: bool) -> bool:
+    return told != expected if is_known else told < expected
+
+
+def _tells_of_nobody(rank: RankSummary) -> bool:
+    return rank.source in ("timeline", "cpu-steps") and not (
+        rank.world_size or rank.has_comm_ops or rank.num_comm_kernels
+    )
+
+
+def _numbers(ranks: Sequence[RankSummary]) -> str:
+    return _names(list(dict.fromkeys(rank.rank for rank in ranks)))
 
 
 def _without_gpu(artifacts: Artifacts, ranks: Sequence[RankSummary]) -> Iterator[Check]:

@@ -47,6 +47,7 @@ class Watch:
     step_ms: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     last_beat: dict[str, Any] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)
+    rank_hosts: set[str] = field(default_factory=set)
     pids: set[int] = field(default_factory=set)
     failures: dict[str, Failures] = field(default_factory=dict)
     stacks: dict[str, list[str]] = field(default_factory=dict)
@@ -163,6 +164,7 @@ def look_at_processes(run: RunContext, watch: Watch, phase: Phase) -> None:
         for process in found:
             if process.get("rank") is not None:
                 watch.ranks.add(int(process["rank"]))
+                watch.rank_hosts.add(host)
 
 
 def _pids_outside(run: RunContext, host: str) -> Iterator[int]:

@@ -91,11 +91,16 @@ class RankSummary:
         """Share of the total in which the GPU waited for its host to launch."""
         return _ratio(self.host_wait_time_us, self.total_time_us)
 
-    @property
-    def lacks_communication(self) -> bool:
-        """Tell whether a rank of several used its GPU and yet communicated neither on the CPU nor on the GPU."""
+    def lacks_communication(self, launched: int = 0) -> bool:
+        """Tell whether a rank of several used its GPU and yet communicated neither on the CPU nor on the GPU.
+
+        `launched` is the size of its world where the trace does not tell it.
+        """
         return bool(
-            self.num_gpu_events and (self.world_size or 1) > 1 and not self.has_comm_ops and not self.num_comm_kernels
+            self.num_gpu_events
+            and (self.world_size or launched) > 1
+            and not self.has_comm_ops
+            and not self.num_comm_kernels
         )
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +14,8 @@ from pytest_aorta.config.load import load
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.run.products import Artifacts
 from pytest_aorta.stages.cross_checks import cross_checks
-from pytest_aorta.trace.ranks import Summaries
+from pytest_aorta.trace.ranks import FileError, Summaries
+from pytest_aorta.trace.summary import RankSummary
 
 CONFIG = Path(__file__).parents[2] / "configs" / "local_cpu.json"
 ARTIFACTS = Artifacts(layout="single", torch_traces="traces", accelerator="cpu", completed=False)
@@ -31,3 +36,100 @@ def test_missing_ranks_only_warn_where_the_collection_failed_by_them(settings: S
     assert check.label == "[evidence] (check=missing_ranks)"
     assert check.reason == f"no trace of rank 0, 1 (on {host}); metrics are those of the others"
     assert check.state == ("failed" if collected else "warned")
+
+
+def cluster_of(tmp_path: Path, **workload: Any) -> Settings:
+    """Two hosts of one GPU each."""
+    hosts = {"transport": "local", "node_dict": {"n1": {"vpc_ip": "127.0.0.1"}, "n2": {"vpc_ip": "127.0.0.1"}}}
+    given = {
+        "schema_version": 1,
+        "gpus_per_node": 1,
+        "accelerator": "cuda",
+        "enforce_thresholds": False,
+        "cluster": hosts,
+        "workload": {"command": ["train.py"], "traces": "out/*", **workload},
+    }
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(given), "utf-8")
+    return load(path, output=tmp_path)
+
+
+def gpu_rank(rank: int, world_size: int | None = None, *, communicates: bool = False) -> RankSummary:
+    return RankSummary(
+        rank=rank,
+        device=0,
+        files=(f"rank{rank}/x.pt.trace.json",),
+        source="timeline",
+        world_size=world_size,
+        start_ns=0,
+        end_ns=10,
+        total_time_us=10.0,
+        num_gpu_events=3,
+        num_comm_kernels=int(communicates),
+    )
+
+
+def told(settings: Settings, *ranks: RankSummary, errors: Sequence[FileError] = ()) -> list[tuple[str, str]]:
+    """Give state and reason of what is wrong with the ranks."""
+    artifacts = ARTIFACTS.model_copy(update={"layout": "combined", "accelerator": "cuda"})
+    found = cross_checks(settings, artifacts, Summaries(ranks, tuple(errors)), ())
+    return [(check.state, check.reason) for check in found]
+
+
+@pytest.mark.parametrize(
+    ("world_size", "communicates", "reasons"),
+    [
+        (2, True, []),
+        (None, True, []),
+        (None, False, ["no communication in the trace of rank 0, 1 although 2 ranks were launched"]),
+        (2, False, ["no communication in the trace of rank 0, 1 although the world has 2 ranks"]),
+        (1, False, ["the trace of rank 0, 1 tells of a world of 1, 2 were launched"]),
+        (1, True, ["the trace of rank 0, 1 tells of a world of 1, 2 were launched"]),
+        (4, True, ["the trace of rank 0, 1 tells of a world of 4, 2 were launched"]),
+    ],
+)
+def test_ranks_that_torchrun_started_train_together(
+    tmp_path: Path, world_size: int | None, communicates: bool, reasons: list[str]
+) -> None:
+    ranks = [gpu_rank(rank, world_size, communicates=communicates) for rank in (0, 1)]
+
+    assert told(cluster_of(tmp_path, launcher="torchrun"), *ranks) == [("failed", reason) for reason in reasons]
+
+
+def test_ranks_that_the_workload_starts_itself(tmp_path: Path) -> None:
+    settings = cluster_of(tmp_path)
+
+    assert told(settings, gpu_rank(0, 2, communicates=True), gpu_rank(1, 2, communicates=True)) == []
+    [(state, reason)] = told(settings, gpu_rank(0, 1), gpu_rank(1, 1))
+    assert (state, reason) == ("failed", "the trace of rank 0, 1 tells of a world of 1, 2 wrote traces")
+    [size, together] = told(settings, gpu_rank(0), gpu_rank(1))
+    assert size == ("not_judged", "whether 2 ranks are all: no trace and no step log tells a world_size")
+    assert together[0] == "not_judged"
+    assert together[1].startswith("whether 2 ranks trained together: the trace of rank 0, 1 shows neither")
+
+
+def test_a_rank_alone_has_nobody_to_train_with(settings: Settings, tmp_path: Path) -> None:
+    alone = cluster_of(tmp_path, launcher="torchrun")
+    one_host = dataclasses.replace(alone, cluster=settings.cluster)
+
+    assert told(one_host, gpu_rank(0)) == []
+    assert told(one_host, gpu_rank(0, 1)) == []
+
+
+def test_fewer_ranks_than_hosts_wrote_traces(tmp_path: Path) -> None:
+    [wrong] = told(cluster_of(tmp_path), gpu_rank(0, 1))
+
+    assert wrong == ("failed", "1 rank wrote a trace on 2 hosts, expected one or more of each host")
+
+
+def test_the_first_few_of_many_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
+    errors = [FileError(f"f{number}", f"f{number}: no JSON") for number in range(3000)]
+    ranks = [gpu_rank(rank, 2, communicates=True) for rank in (0, 1)]
+
+    found = told(cluster_of(tmp_path), *ranks, errors=errors)
+
+    assert [reason for _, reason in found] == [
+        *(e.error for e in errors[:5]),
+        "and 2995 more files, each named in the log",
+    ]
+    assert told(cluster_of(tmp_path), *ranks, errors=errors[:6])[-1][1] == "and 1 more file, each named in the log"

@@ -120,7 +120,7 @@ def test_without_gpu_events_only_the_steps_of_the_cpu_are_given(tmp_path: Path) 
     assert found.step_times_ms == (0.05, 0.0705)
     assert found.computation_time_us is None
     assert found.gpu_idle_ratio is None
-    assert not found.lacks_communication
+    assert not found.lacks_communication(2)
 
 
 def test_a_trace_with_nothing_to_measure_says_so(tmp_path: Path) -> None:
@@ -130,21 +130,24 @@ def test_a_trace_with_nothing_to_measure_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("world_size", "extra", "lacks"),
+    ("world_size", "launched", "extra", "lacks"),
     [
-        (2, [], True),
-        (1, [], False),
-        (None, [], False),
-        (2, [kernel(50, 1, COMMUNICATION)], False),
-        (2, [operator(0, 1, "record_param_comms")], False),
-        (2, [operator(0, 1, "c10d::allreduce_")], False),
+        (2, 0, [], True),
+        (1, 0, [], False),
+        (None, 0, [], False),
+        (None, 1, [], False),
+        (None, 2, [], True),
+        (2, 0, [kernel(50, 1, COMMUNICATION)], False),
+        (None, 2, [kernel(50, 1, COMMUNICATION)], False),
+        (2, 0, [operator(0, 1, "record_param_comms")], False),
+        (2, 0, [operator(0, 1, "c10d::allreduce_")], False),
     ],
 )
 def test_ranks_of_several_must_communicate(
-    tmp_path: Path, world_size: int | None, extra: list[Any], lacks: bool
+    tmp_path: Path, world_size: int | None, launched: int, extra: list[Any], lacks: bool
 ) -> None:
     content = synthetic.document([kernel(0, 1), *extra], rank=0, world_size=world_size)
-    assert summarized(tmp_path / "t.json", content)[0].lacks_communication is lacks
+    assert summarized(tmp_path / "t.json", content)[0].lacks_communication(launched) is lacks
 
 
 def test_peak_memory_is_that_of_the_device(tmp_path: Path) -> None:
