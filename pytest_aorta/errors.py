@@ -75,10 +75,12 @@ class LeaseLost(HostError):
     """The node program ended, or its channel broke, while the run went on.
 
     `is_cut`: nothing comes through any more, as from a machine that is down or cut off; else the program has ended.
+    `is_broken`: it was the connection that ended, of which the machine may know nothing.
     """
 
-    def __init__(self, host: str, message: str, *, is_cut: bool = False) -> None:
+    def __init__(self, host: str, message: str, *, is_cut: bool = False, is_broken: bool = False) -> None:
         self.is_cut = is_cut
+        self.is_broken = is_broken
         super().__init__(host, message)
 
 

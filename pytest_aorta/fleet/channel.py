@@ -23,6 +23,7 @@ END_TIMEOUT_S = 3.0
 READER_FIRST_S = 1.0
 SLICE_S = 0.5
 LEAVE_GRACE_S = 5.0
+BROKE = "the channel broke: "
 
 _EVENT_KINDS: dict[object, EventKind] = {"exited": "exited", "lines": "lines", "said": "said"}
 
@@ -129,12 +130,12 @@ class Channel:
         """Why nothing can be asked any more, if so."""
         return self._lost
 
-    def lose(self, why: str, *, is_cut: bool = False) -> None:
+    def lose(self, why: str, *, is_cut: bool = False, is_broken: bool = False) -> None:
         """Give the channel up: fail what is on its way, tell those who wait for events."""
         with self._lock:
             if self._lost is not None:
                 return
-            self._lost = self._loss(why, is_cut=is_cut)
+            self._lost = self._loss(why, is_cut=is_cut, is_broken=is_broken)
             waiting = list(self._pending.values())
             self._pending.clear()
         for pending in waiting:
@@ -146,10 +147,10 @@ class Channel:
         elif not self._closing:
             self._on_event(Event(self.host, "lost", {"message": self._lost.reason}))
 
-    def _loss(self, why: str, *, is_cut: bool) -> LeaseLost:
+    def _loss(self, why: str, *, is_cut: bool, is_broken: bool) -> LeaseLost:
         if self._standstill is not None and (seconds := self._standstill.seconds):
             return StoodStill(self.host, seconds, self._standstill.limit_s)
-        return LeaseLost(self.host, why, is_cut=is_cut)
+        return LeaseLost(self.host, why, is_cut=is_cut, is_broken=is_broken)
 
     def close(self) -> None:
         """Have the program end everything and leave; end it by force when it does not.
@@ -183,7 +184,7 @@ class Channel:
                 self._pipes.write(encode(message, number))
             except OSError as error:
                 self._ended.wait(READER_FIRST_S)  # whoever reads knows better why
-                self.lose(f"the channel broke: {error.strerror or error}{self._heard()}")
+                self.lose(f"{BROKE}{error.strerror or error}{self._heard()}")
                 return
             except (TypeError, ValueError) as error:  # what JSON cannot hold; the channel itself is well
                 self._fail(message, f"{message.get('do')} cannot be sent: {error}" if message else str(error))
@@ -200,7 +201,7 @@ class Channel:
                 for message in self._assembler.feed(data):
                     self._take(message)
         except OSError as error:
-            self.lose(f"the channel broke: {error.strerror or error}{self._heard()}", is_cut=True)
+            self.lose(f"{BROKE}{error.strerror or error}{self._heard()}", is_cut=True, is_broken=True)
         else:
             self.lose(f"the node program ended{self._heard()}")
         finally:

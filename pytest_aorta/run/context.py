@@ -25,8 +25,9 @@ from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
 from pytest_aorta.run.cleaning import clean_hosts
 from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.hosts import boot_id_of
 from pytest_aorta.run.interruption import Interruption
-from pytest_aorta.run.products import Product
+from pytest_aorta.run.products import Containers, Product
 from pytest_aorta.run.record import RecordKeeper
 
 log = logging.getLogger("pytest_aorta")
@@ -69,6 +70,7 @@ class RunContext:
     interruption: Interruption
     progress: Progress = silent
     products: dict[type[Product], Product] = field(default_factory=dict)
+    _there: dict[str, bool] = field(default_factory=dict)
     _undo: list[tuple[str, Undo]] = field(default_factory=list)
     _connected: bool = False
     _inside: Fleet | None = None
@@ -132,6 +134,16 @@ class RunContext:
             self.fleet.give_up(silent, f"nothing was heard from it for {2 * ANSWER_SECONDS} s")
         self.engine.rouse(host for host in still if host not in silent)
 
+    def is_there(self, host: str) -> bool:
+        """Tell whether a host whose connection broke answers over a new one, still in the same boot; asked once."""
+        loss = self.fleet.loss(host)
+        if host not in self._there and loss is not None and loss.is_broken:
+            launched = self.products.get(Containers)
+            boot_id = boot_id_of(self.settings.cluster, host, f"{self.state_dir(host)}.look")
+            same = launched.log_windows[host].boot_id if isinstance(launched, Containers) else boot_id
+            self._there[host] = boot_id is not None and boot_id == same
+        return self._there.get(host, False)
+
     def enter(self, inside: Fleet) -> None:
         """Have the workload live in containers from now on, whose node programs are these."""
         self._inside = inside
@@ -183,6 +195,7 @@ class RunContext:
         problems: list[Problem] = []
         lost: dict[str, LeaseLost] = {}
         silent: set[str] = set()
+        there: set[str] = set()
         with self.interruption.held():
             if self._undo:
                 self.rouse()
@@ -198,8 +211,10 @@ class RunContext:
                     hosts = _hosts_of(error)
                     self.record.not_cleaned(tuple(hosts))
                     silent |= hosts.keys() & lost.keys()
+                    there |= {host for host in hosts if host in silent and self.is_there(host)}
                     problems += _told(what, error, {host: why for host, why in hosts.items() if host not in lost})
-            if silent and any(isinstance(lost[host], StoodStill) for host in silent):  # they are there all the same
+            there |= {host for host in silent if isinstance(lost[host], StoodStill)}
+            if there:
                 again = clean_hosts(self.record.document, self.settings)
                 done += again.done
                 problems += map(Problem, again.problems)

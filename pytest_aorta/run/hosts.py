@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,16 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.bare import Bare
 from pytest_aorta.containers.docker_cli import DockerCli
 from pytest_aorta.containers.engine import Engine
-from pytest_aorta.errors import Fault
+from pytest_aorta.errors import Fault, FleetError
+from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.local import LocalTransport
 from pytest_aorta.fleet.transport import Transport
 from pytest_aorta.run.evidence import CHECKS
 
 Say = Callable[[str], None]
+
+LOOK_SECONDS = 10
 
 
 def fleet_of(settings: Settings) -> Fleet:
@@ -33,6 +38,18 @@ def fleet_on(cluster: Cluster, *, lease_seconds: float = 120) -> Fleet:
     """Make a fleet of the hosts of a cluster; nothing is started."""
     reach = _ssh(cluster) if cluster.transport == "ssh" else _here
     return Fleet({host.name: reach(host) for host in cluster.hosts}, lease_seconds=lease_seconds)
+
+
+def boot_id_of(cluster: Cluster, host: str, state_dir: str) -> str | None:
+    """Ask a host over a connection of its own which boot it is in; None: it does not answer."""
+    fleet = fleet_on(replace(cluster, hosts=tuple(each for each in cluster.hosts if each.name == host)))
+    try:
+        fleet.open_reachable({host: state_dir}, LOOK_SECONDS)
+        answer = fleet.perform(Ask("clock", timeout_s=LOOK_SECONDS)).get(host)
+        return None if answer is None else str(answer["boot_id"])
+    finally:
+        with contextlib.suppress(FleetError):
+            fleet.close()
 
 
 def engine_of(settings: Settings, say: Say) -> Engine:

@@ -10,6 +10,7 @@ from pytest_aorta.checks import Account
 from pytest_aorta.containers.causes import cause
 from pytest_aorta.errors import LeaseLost, StoodStill
 from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.fleet.channel import BROKE
 from pytest_aorta.run.context import RunContext
 
 LOOK_SECONDS = 15
@@ -40,8 +41,9 @@ def losses_of(run: RunContext, hosts: Iterable[str]) -> Iterator[Loss]:
 def loss_of(run: RunContext, host: str) -> Loss | None:
     """Say what became of a host that answered once and cannot be asked any more; None while it can.
 
-    A host that is silent while others are heard is on the cluster's account. When none is heard any more it may as
-    well be the way from here to them, which says nothing about the hosts.
+    A host that answers over a new connection is not to blame. One that is silent while others are heard is on the
+    cluster's account. When none is heard any more it may as well be the way from here to them, which says nothing about
+    the hosts.
     """
     lost = run.fleet.loss(host)
     if lost is None:
@@ -50,9 +52,17 @@ def loss_of(run: RunContext, host: str) -> Loss | None:
         return _stood_still(lost)
     if not lost.is_cut:
         return Loss(host, f"{host}: {lost.reason}", "rig", f"who ended it? Look for the OOM killer on {host}")
+    if run.is_there(host):
+        return _unlinked(host, lost)
     are_heard = any(run.fleet.loss(each.name) is None for each in run.group)
     said = f"{host}: {lost.reason}: it is down or cut off"
     return Loss(host, said, "cluster" if are_heard else "rig", f"look at the power, the console and the link of {host}")
+
+
+def _unlinked(host: str, lost: LeaseLost) -> Loss:
+    why = lost.reason.removeprefix(BROKE)
+    said = f"{host}: its SSH session ended ({why}), and the host answers over a new one"
+    return Loss(host, said, "rig", f"who ended it? Look at the log of sshd on {host}: was it restarted, or killed?")
 
 
 def _stood_still(lost: StoodStill) -> Loss:

@@ -136,6 +136,25 @@ def test_host_down_before_teardown(cluster: Cluster) -> None:
     assert_clean_when_it_is_back(cluster)
 
 
+def test_ssh_session_lost(cluster: Cluster) -> None:
+    """The host answers at once over a new connection: it is not to be drained, and is cleaned."""
+    second = cluster.lab.hosts[1]
+    configure_light(cluster, "--steps 100000 --step-ms 20", **SHORT)
+    caught = hold(cluster, ": trains$")
+    second.run(["pkill", "-KILL", "-f", "sshd: root"], check=True)
+    caught.release()
+    ending = caught.end()
+
+    assert (ending.code, ending.letters) == (1, "PPPSFFSSSSP")
+    assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", ["node2"], [])
+    assert "test_run_benchmark: node2: its SSH session ended (the connection to " in ending.sentence
+    assert "and the host answers over a new one" in ending.sentence
+    assert "the host crashed" not in ending.output
+    assert "drain" not in ending.output
+    assert cluster.record()["uncleaned"] == []
+    cluster.assert_nothing_left()
+
+
 def test_link_cut_and_healed(cluster: Cluster) -> None:
     """Whoever comes back within the lease has missed nothing."""
     overrides = {"training.max_steps": 120, "scheduler.total_steps": 120}
