@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from pytest_aorta.errors import FleetError, HostError, LeaseLost, TimedOut, Unreachable
 from pytest_aorta.fleet.ask import Answer, Ask, Event
+from pytest_aorta.fleet.backlog import Backlog
 from pytest_aorta.fleet.channel import Channel
 from pytest_aorta.fleet.parallel import SLICE_S, in_parallel
 from pytest_aorta.fleet.standstill import Standstill
@@ -67,7 +67,7 @@ class Fleet:
         self._lease_s = lease_seconds
         self._standstill = Standstill(lease_seconds)
         self._channels: dict[str, Channel] = {}
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events = Backlog()
         self._subscribers: dict[tuple[str, str], Callable[[Event], None]] = {}
         self._lock = threading.Lock()
         self._is_open = False
@@ -182,19 +182,11 @@ class Fleet:
 
         A signal handler that raises ends the wait.
         """
-        found: list[Event] = []
         deadline_s = time.monotonic() + timeout_s
-        while not found:
-            left_s = deadline_s - time.monotonic()
-            try:
-                found.append(self._events.get(timeout=min(max(left_s, 0.0), SLICE_S)))
-            except queue.Empty:
-                if left_s <= 0 and not self._stood_still():
-                    return found
         while True:
-            try:
-                found.append(self._events.get_nowait())
-            except queue.Empty:
+            left_s = deadline_s - time.monotonic()
+            found = self._events.take(min(max(left_s, 0.0), SLICE_S))
+            if found or (left_s <= 0 and not self._stood_still()):
                 return found
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from typing import Any, Callable, Mapping
 
 from .bounds import Bound
@@ -106,7 +107,7 @@ class Groups:
         """Send the new lines of all logs."""
         for group in list(self._groups.values()):
             if group.tail is not None and group.child.running:
-                self._send_lines(group.name, group.tail.lines())
+                self._send_lines(group.name, group.tail.paced(time.monotonic()))
 
     @property
     def following(self) -> bool:

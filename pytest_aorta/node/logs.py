@@ -11,6 +11,8 @@ LINE_LIMIT_BYTES = 16 * 1024
 READ_BYTES = 256 * 1024
 BACKLOG_BYTES = 4 * 1024 * 1024
 KEPT_BYTES = 1024 * 1024
+PACE_BYTES = 512 * 1024  # a second; a line costs its reader as much as its bytes and these
+LINE_COST_BYTES = 100
 
 
 class Tail:
@@ -23,6 +25,17 @@ class Tail:
         self._head = b""
         self._cut_bytes = 0
         self._num_gone = 0
+        self._rests_until_s = 0.0
+
+    def paced(self, now_s: float) -> list[str]:
+        """Give lines as `lines` does, but no more of them than a reader of many logs can take, whatever is written."""
+        if now_s < self._rests_until_s:
+            return []
+        before = self._offset
+        found = self.lines()
+        cost = min(max(0, self._offset - before), READ_BYTES) + LINE_COST_BYTES * len(found)
+        self._rests_until_s = now_s + cost / PACE_BYTES
+        return found
 
     def lines(self) -> list[str]:
         """Give the lines that became whole since the last call, at most 256 KiB of them."""

@@ -189,8 +189,8 @@ class Service:
         for message in self.wire.received():
             self._take(message)
         self._take_results()
-        self.relays.pause(self.wire.crowded)
-        if not self.wire.crowded:
+        self.relays.pause(self.wire.busy)
+        if not self.wire.busy:
             self.groups.follow()
         self.groups.bound_logs()
         self._step_captures()

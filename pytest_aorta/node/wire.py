@@ -12,6 +12,7 @@ from .protocol import Assembler, Message, encode
 WRITE_BYTES = 4096  # a pipe that is ready takes as much without blocking (PIPE_BUF)
 READ_BYTES = 65536
 CROWDED_BYTES = 4 * 1024 * 1024
+BUSY_BYTES = 256 * 1024
 
 
 class Wire:
@@ -34,8 +35,13 @@ class Wire:
 
     @property
     def crowded(self) -> bool:
-        """Tell whether the controller reads too slowly; logs and requests then wait."""
+        """Tell whether the controller reads too slowly; requests then wait."""
         return self._out_bytes > CROWDED_BYTES
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether enough is on its way; what programs print then waits, so that answers do not wait behind it."""
+        return self._out_bytes > BUSY_BYTES
 
     @property
     def drained(self) -> bool:

@@ -150,7 +150,10 @@ def stop_phase(run: RunContext, name: str) -> dict[str, str]:
     run.rouse()
     asks = Ask("stop", {"names": [name], "grace_s": GRACE_SECONDS}, timeout_s=GRACE_SECONDS + 20)
     how: dict[str, str] = {}
-    for host, answer in run.inside.perform(asks).items():
+    answers = run.inside.perform(asks)
+    for host, error in answers.failed.items():
+        log.warning("%s: %s may still run: %s", host, name, error.reason)
+    for host, answer in answers.items():
         how[host] = str(answer["stopped"].get(name, "ended"))
         if answer["left"]:
             raise LeaseLost(host, f"{name}: processes {answer['left']} did not end; look for uninterruptible sleep (D)")

@@ -243,6 +243,21 @@ def test_container_out_of_memory(cluster: Cluster) -> None:
     cluster.assert_nothing_left()
 
 
+def test_workload_that_prints_for_ever(cluster: Cluster) -> None:
+    """The deadline holds all the same: it is ended while the answer to that is not behind what it prints."""
+    workload = {"command": ["sh", "-c", "exec yes some line"], "traces": "out/*", "launcher": "none"}
+    configure_light(cluster, workload=workload, timeout_seconds=8)
+    caught = hold(cluster, "^test_collect_traces begins")
+    running = [each for host in cluster.lab.hosts for each in running_on(cluster, host) if "yes" in each]
+    caught.release()
+    ending = caught.end()
+
+    assert running == []
+    assert "no end within timeout_seconds=8" in ending.sentence
+    assert " may still run" not in ending.output
+    cluster.assert_nothing_left()
+
+
 def test_container_restarted(cluster: Cluster) -> None:
     second = cluster.lab.hosts[1]
     configure_light(cluster, "--steps 100000 --step-ms 20", **SHORT)

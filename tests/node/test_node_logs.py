@@ -69,6 +69,24 @@ def test_a_flood_is_skipped_and_said_so(tmp_path: Path) -> None:
     assert lines[-1] == "the end"
 
 
+def test_a_log_that_is_written_faster_than_it_can_be_read_is_given_at_a_pace(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("some line\n" * 100_000, "utf-8")
+    tail = Tail(str(path))
+
+    first = tail.paced(1000.0)
+    assert len(first) > 10_000
+    assert tail.paced(1000.1) == []
+    assert tail.paced(1060.0)
+
+    path.write_text("few\n", "utf-8")
+    assert tail.paced(1120.0) == ["few"]
+    with path.open("a") as log:
+        log.write("more\n")
+    assert tail.paced(1120.1) == ["more"]
+    tail.rest()
+
+
 def test_a_log_that_grows_for_ever_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tail = Tail(str(log))
