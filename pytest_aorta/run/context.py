@@ -33,6 +33,8 @@ from pytest_aorta.run.record import RecordKeeper
 log = logging.getLogger("pytest_aorta")
 
 ANSWER_SECONDS = 5
+ENTER_SECONDS = 10
+PAUSED = "is paused"  # as Docker says it of a container that nothing can be started in
 STATE_SUFFIX = ".node"
 
 Undo = Callable[[], object]
@@ -121,18 +123,40 @@ class RunContext:
         """Tell whether the workload lives in containers."""
         return self._inside is not None
 
-    def rouse(self) -> None:
+    def rouse(self) -> tuple[str, ...]:
         """Have what stands still inside of containers go on where somebody paused them, so that it can be ended.
 
         Once the run is interrupted, hosts that say nothing at all are given up: their leases end what runs there.
+
+        Returns:
+            The hosts that were asked so.
         """
         if not self._connected:
-            return
+            return ()
         still = _silent(self._inside or self.fleet, self.fleet.hosts)
         silent = _silent(self.fleet, still)
         if silent and self.interruption.received is not None:
             self.fleet.give_up(silent, f"nothing was heard from it for {2 * ANSWER_SECONDS} s")
-        self.engine.rouse(host for host in still if host not in silent)
+        asked = tuple(host for host in still if host not in silent)
+        self.engine.rouse(asked)
+        return asked
+
+    def _paused(self, hosts: Iterable[str]) -> dict[str, str]:
+        """Say of hosts in which of their containers nothing can be ended, because somebody paused one that stays."""
+        container = self.settings.config.container
+        if self._inside is None or container is None or container.lifetime == "per_run":
+            return {}
+        asks = {
+            host: Ask("run", {"argv": self.engine.argv(host, ["true"]), "timeout_s": ENTER_SECONDS}, ENTER_SECONDS + 5)
+            for host in self.fleet.hosts
+            if host in hosts or self._inside.loss(host) is not None
+        }
+        return {
+            host: f"{host}: its container {container.name} is paused, so what runs in it could not be ended; let it go "
+            "on (docker unpause), and it ends by itself"
+            for host, answer in self.fleet.perform(asks).items()
+            if PAUSED in str(answer["stderr"])
+        }
 
     def is_there(self, host: str) -> bool:
         """Tell whether a host whose connection broke answers over a new one, still in the same boot; asked once."""
@@ -197,8 +221,7 @@ class RunContext:
         silent: set[str] = set()
         there: set[str] = set()
         with self.interruption.held():
-            if self._undo:
-                self.rouse()
+            paused = self._paused(self.rouse()) if self._undo else {}
             while self._undo:
                 what, undo = self._undo.pop()
                 lost |= self._lost()  # a fleet that is closed knows of none any more
@@ -213,6 +236,9 @@ class RunContext:
                     silent |= hosts.keys() & lost.keys()
                     there |= {host for host in hosts if host in silent and self.is_there(host)}
                     problems += _told(what, error, {host: why for host, why in hosts.items() if host not in lost})
+            if paused:
+                self.record.not_cleaned(tuple(paused))
+            problems += [Problem(why, host) for host, why in paused.items()]
             there |= {host for host in silent if isinstance(lost[host], StoodStill)}
             if there:
                 again = clean_hosts(self.record.document, self.settings)

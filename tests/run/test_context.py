@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pytest_aorta.config.load import load
+from pytest_aorta.containers.bare import Bare
 from pytest_aorta.errors import ContainerError, FleetError, LeaseLost
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
@@ -24,8 +26,8 @@ def refuse(causes: dict[str, str]) -> None:
     raise ContainerError("could not remove the container: " + "; ".join(causes), by_host=causes)
 
 
-def context(tmp_path: Path, fleet: Fleet) -> RunContext:
-    config = {"schema_version": 1, "gpus_per_node": 1, "enforce_thresholds": False}
+def context(tmp_path: Path, fleet: Fleet, **fields: Any) -> RunContext:
+    config = {"schema_version": 1, "gpus_per_node": 1, "enforce_thresholds": False, **fields}
     settings = load(tmp_path / "c.json", config_text=config, cwd=tmp_path)
     folder = RunFolder.create(tmp_path, new_run_id())
     keeper = RecordKeeper.begin(folder, suite="single", plan=(), config={}, inputs={}, environment={})
@@ -77,3 +79,26 @@ def test_a_lost_host_is_told_once_whatever_could_not_be_undone_there(tmp_path: P
     assert (told.host, other.host) == ("b", "a")
     assert other.said == "docker: containers removed: a: no daemon"
     assert run.record.document.uncleaned == ("a", "b")
+
+
+def test_a_paused_container_that_stays_is_named_and_its_host_noted(tmp_path: Path) -> None:
+    said = {"exit_code": 1, "stdout": "", "stderr": "Error response from daemon: Container box is paused, unpause it"}
+    box = {"name": "box", "image": "i", "lifetime": "no_launch", "runtime": {"name": "docker"}}
+    run = context(tmp_path, Fleet({}), container=box)
+    here = run.head.name
+    run.record.hosts({here: HostRecord(work_dir="/w", state_dir="/w.node")})
+    run.fleet = Fleet({here: ScriptedTransport([Reply("run", said)])})
+    run.engine = Bare()  # it enters nothing, and is asked for nothing but how
+    run.connect()
+    inside = Fleet({here: ScriptedTransport([Reply("clock", dies=True)])})
+    inside.open({here: "/w.node"})
+    run.enter(inside)
+    inside.perform({here: Ask("clock")})
+    inside.events(10)
+    run.on_teardown("node programs in the containers ended", inside.close)
+
+    _, [problem] = run.close()
+
+    assert problem.said.startswith(f"{here}: its container box is paused, so what runs in it could not be ended; ")
+    assert problem.host == here
+    assert run.record.document.uncleaned == (here,)
