@@ -13,7 +13,7 @@ IDLE = ("sleep", "infinity")
 STOP_SIGNAL = "SIGKILL"  # a sleep that is the first process heeds no other, and holds a daemon's shutdown up for 10 s
 INSPECTED = (
     "[{{json .Id}},{{json .Name}},{{json .State.Status}},{{json .Config.Image}},{{json .Image}},"
-    "{{json .Config.Labels}}]"
+    "{{json .Config.Labels}},{{json .State.ExitCode}}]"
 )
 
 

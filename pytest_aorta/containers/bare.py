@@ -17,6 +17,10 @@ class Bare:
         """Say for every host that there is no container."""
         return dict.fromkeys(fleet.hosts, "no container, processes run on the host itself")
 
+    def otherwise(self) -> Mapping[str, str]:
+        """Say that there is none."""
+        return {}
+
     def argv(self, host: str, argv: Sequence[str]) -> list[str]:
         """Give the argument list as it is."""
         return list(argv)

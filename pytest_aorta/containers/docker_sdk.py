@@ -145,6 +145,14 @@ class SdkDriver:
         """Unpause."""
         return self._each("unpause", ids, driver.PROBE_TIMEOUT_S, lambda api, host: api.unpause(ids[host]))
 
+    def last_words(self, ids: Mapping[str, str]) -> Outcome[str]:
+        """Read the end of the log."""
+
+        def read(api: docker.APIClient, host: str) -> str:
+            return bytes(api.logs(ids[host], tail=driver.LAST_LINES)).decode("utf-8", "replace")
+
+        return self._each("read the log", ids, driver.PROBE_TIMEOUT_S, read)
+
     def remove(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Remove containers and the nameless volumes that the image gave them."""
 
@@ -224,8 +232,13 @@ def _inspected(api: docker.APIClient, container_id: str) -> Found | None:
         seen = api.inspect_container(container_id)
     except NotFound:
         return None
-    config = seen["Config"]
-    state = seen["State"]["Status"]
+    config, state = seen["Config"], seen["State"]
     return Found(
-        seen["Id"], seen["Name"].removeprefix("/"), state, config["Image"], seen["Image"], config["Labels"] or {}
+        container_id=seen["Id"],
+        name=seen["Name"].removeprefix("/"),
+        state=state["Status"],
+        image=config["Image"],
+        image_id=seen["Image"],
+        labels=config["Labels"] or {},
+        exit_code=state["ExitCode"],
     )

@@ -16,6 +16,7 @@ PULL_TIMEOUT_S = 600.0
 CREATE_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 120.0
 REMOVE_TIMEOUT_S = 30.0
+LAST_LINES = 5
 
 
 class Driver(Protocol):
@@ -55,6 +56,10 @@ class Driver(Protocol):
 
     def go_on(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Have the processes of a container go on that somebody paused; one that is not paused fails."""
+        ...
+
+    def last_words(self, ids: Mapping[str, str]) -> Outcome[str]:
+        """Give the last lines that the container's first process wrote."""
         ...
 
     def remove(self, ids: Mapping[str, str]) -> Outcome[None]:

@@ -33,6 +33,10 @@ class Engine(Protocol):
         """
         ...
 
+    def otherwise(self) -> Mapping[str, str]:
+        """Give the hosts whose container was found there and is of another image than wanted, in words."""
+        ...
+
     def argv(self, host: str, argv: Sequence[str]) -> list[str]:
         """Give the argument list that, started on the host, runs `argv` inside, its input and output connected."""
         ...

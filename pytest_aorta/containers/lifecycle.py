@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from pytest_aorta.containers.causes import cause
 from pytest_aorta.containers.driver import REMOVE_TIMEOUT_S, Driver
 from pytest_aorta.containers.lifetime import Found, Step, decide, in_doubt
 from pytest_aorta.containers.outcome import Outcome, by_host
@@ -30,6 +31,7 @@ class Containers:
         self._made: dict[str, str] = {}
         self._asked: dict[str, Spec] = {}  # to make one, and did not say its id: it may be there all the same
         self._restarted: dict[str, str] = {}
+        self._otherwise: dict[str, str] = {}
 
     def launch(self, fleet: Fleet, specs: Mapping[str, Spec]) -> Mapping[str, str]:
         """Bring up the container on every host, or find it running, by the lifetime."""
@@ -55,7 +57,17 @@ class Containers:
             self._made = {}
         self._asked = {}
         self._restarted = {}
+        self._otherwise = {
+            host: f"its container, found there, is of image {each.image} ({_short(each.image_id)}), not of "
+            f"{wanted[host].image} as container.image says"
+            for host, each in seen.items()
+            if steps[host].do != "create" and not each.is_of(wanted[host].image)
+        }
         return {host: _described(steps[host], seen[host], runs[host]) for host in wanted}
+
+    def otherwise(self) -> Mapping[str, str]:
+        """Give the hosts whose container was found there and is of another image than wanted, in words."""
+        return dict(self._otherwise)
 
     def argv(self, host: str, argv: Sequence[str]) -> list[str]:
         """Give the argument list that, started on the host, runs `argv` inside, its input and output connected."""
@@ -121,13 +133,11 @@ class Containers:
     def _running(self, ids: Mapping[str, str]) -> dict[str, Found]:
         seen = self._driver.inspect(ids).of(ids, "look at the container")
         running = {host: each for host, each in seen.items() if each is not None and each.is_running}
-        ended = {
-            host: f"it has ended at once (state {'gone' if each is None else each.state}), expected it running"
-            for host, each in seen.items()
-            if host not in running
-        }
+        ended = {host: each for host, each in seen.items() if host not in running}
         if ended:
-            raise ContainerError(f"could not start the container: {by_host(ended)}")
+            words = self._driver.last_words({host: ids[host] for host, each in ended.items() if each is not None}).good
+            causes = {host: _said_ended(each, words.get(host, "")) for host, each in ended.items()}
+            raise ContainerError(f"could not start the container: {by_host(causes)}", causes)
         return running
 
     def _get_images(self, specs: Mapping[str, Spec]) -> None:
@@ -173,6 +183,12 @@ class Containers:
 def _asked(fleet: Fleet, asks: Mapping[str, Ask]) -> Outcome[Answer]:
     answers = fleet.perform(asks)
     return Outcome(answers, {host: error.reason for host, error in answers.failed.items()})
+
+
+def _said_ended(found: Found | None, last_words: str) -> str:
+    how = "is gone" if found is None else f"state {found.state}, exit code {found.exit_code}"
+    said = f", its last words: {cause(last_words)}" if last_words.strip() else ", it said nothing"
+    return f"it has ended at once ({how}{said if found is not None else ''}), expected it running"
 
 
 def _described(step: Step, seen: Found, run: str) -> str:

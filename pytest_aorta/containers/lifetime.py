@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -25,11 +26,16 @@ class Found:
     image: str
     image_id: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    exit_code: int = 0
 
     @property
     def is_running(self) -> bool:
         """Tell whether something can be run inside."""
         return self.state == "running"
+
+    def is_of(self, image: str) -> bool:
+        """Tell whether it was made of an image of that name, the names that a client fills in left aside."""
+        return _plain(self.image) == _plain(image)
 
     @property
     def run(self) -> str:
@@ -137,6 +143,11 @@ def _why_not_removed(found: Found, run: str, alive: bool | str) -> str:
     if alive:
         return f"{there} and belongs to run {found.run}, which still runs; wait for it, end it, or choose another name"
     return ""
+
+
+def _plain(image: str) -> str:
+    name = re.sub(r"^(?:(?:docker\.io|localhost)/)?(?:library/)?", "", image)
+    return name if re.search(r"[:@][^/]*$", name) else f"{name}:latest"
 
 
 def _said(found: Found | None) -> str:

@@ -17,6 +17,7 @@ from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Containers, WorkloadTree
 from pytest_aorta.stages.checkout import CORRECT_THE_NAMES, require_entry_points, require_none
 from pytest_aorta.stages.command import entry_points, own_script
+from pytest_aorta.stages.kept import require_same_folder
 
 IGNORED = ("__pycache__", ".git", ".ruff_cache", ".mypy_cache")
 
@@ -24,12 +25,15 @@ IGNORED = ("__pycache__", ".git", ".ruff_cache", ".mypy_cache")
 def clone_workload(run: RunContext, containers: Containers) -> WorkloadTree:
     """Send the bundled tree, or find the given checkout, and check that every entry point is there."""
     if run.settings.config.workload is not None:
-        return _foreign(run)
+        tree = _foreign(run)
+        require_same_folder(run)
+        return tree
     if run.settings.config.aorta_path is None:
         tree = _send_bundled(run, containers)
     else:
         tree = _find_checkout(run, foreign_folder(run.settings))
     require_entry_points(run.settings, run.inside, tree.root, advice=_advice(run.settings))
+    require_same_folder(run)
     return tree
 
 

@@ -194,21 +194,28 @@ def _require_visible(run: RunContext, programs: Mapping[str, str]) -> None:
             for host, path in programs.items()
         }
     )
+    container = _required(run.settings)
     problems: dict[str, HostError] = {}
     for host, answer in answers.items():
         if answer["exit_code"] == 0:
             continue
         said = str(answer["stderr"]).strip()
-        folder = str(PurePosixPath(programs[host]).parents[1])
-        problems[host] = CommandFailed(
-            host,
-            f"the container cannot read {programs[host]}"
-            + (f" ({said})" if said else "")
-            + f"; mount {folder} into it "
-            "at the same path, or set work_dir to a folder that it mounts so",
-        )
+        next_step = _how_to_read(container, PurePosixPath(programs[host]).parents[1])
+        said = f" ({said})" if said else ""
+        problems[host] = CommandFailed(host, f"the container cannot read {programs[host]}{said}; {next_step}")
     if problems:
         raise FleetError(problems)
+
+
+def _how_to_read(container: Container, folder: PurePosixPath) -> str:
+    """Say what to do about a container that cannot read our files; one that we have just started does mount them."""
+    user = container.runtime.args.user
+    if container.lifetime != "per_run":
+        return f"mount {folder} into it at the same path, or set work_dir to a folder that it mounts so"
+    if user is None:
+        return "it is there, for its owner and root only: does the image run as another user, or SELinux forbid it?"
+    whose = f"it is for its owner and root only, and user {user} (container.runtime.args.user) is neither"
+    return f"{whose}; leave user out, or give the login user's number"
 
 
 def _give_back(run: RunContext, work_dirs: Mapping[str, str], owners: Mapping[str, tuple[int, int]]) -> None:

@@ -50,7 +50,8 @@ def launch_containers(run: RunContext) -> Containers:
     launched = _containers(run, facts, work_dirs, accelerator, absent)
     if run.settings.suite == "single":  # with more nodes it is the next stage but one that asks
         require_torch(run)
-    notes = (*unreadable(run), *_without_configured(absent))
+    otherwise = (f"{host}: {why}" for host, why in run.engine.otherwise().items())
+    notes = (*unreadable(run), *_without_configured(absent), *otherwise)
     for note in notes:
         run.progress(note)
     clocks = run.ask(Ask("clock"))

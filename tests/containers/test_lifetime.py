@@ -25,6 +25,24 @@ def kept(state: str = "running") -> Found:
     return Found("0123456789abcdef", "box", state, "image:1", "sha256:feed", {**OLD, KEPT_LABEL: "yes"})
 
 
+@pytest.mark.parametrize(
+    ("image", "wanted", "same"),
+    [
+        ("a", "a:latest", True),
+        ("docker.io/library/a:1", "a:1", True),
+        ("localhost/a:latest", "a", True),
+        ("docker.io/b/a", "b/a", True),
+        ("reg:5000/a", "reg:5000/a:latest", True),
+        ("a@sha256:1", "a@sha256:1", True),
+        ("a:1", "a:2", False),
+        ("b/a:1", "c/a:1", False),
+        ("a", "a@sha256:1", False),
+    ],
+)
+def test_an_image_is_known_by_what_clients_make_of_its_name(image: str, wanted: str, same: bool) -> None:
+    assert Found("0123456789abcdef", "box", "running", image, "sha256:feed").is_of(wanted) is same
+
+
 def test_only_the_runs_of_containers_in_the_way_are_asked_for() -> None:
     there = {"node1": ours(), "node2": None, "node3": found(), "node4": kept()}
     runs = dict.fromkeys(there, "today")

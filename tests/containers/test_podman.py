@@ -31,7 +31,7 @@ if words[0] == "ps":
     print("{BOX}" if box.exists() else "", end="")
 elif words[:2] == ["container", "inspect"]:
     labels = dict(word[8:].split("=", 1) for word in json.loads(box.read_text()) if word.startswith("--label="))
-    print(json.dumps(["{BOX}", "box", "running" if started.exists() else "created", "a:1", "feed" * 16, labels]))
+    print(json.dumps(["{BOX}", "box", "running" if started.exists() else "created", "a:1", "feed" * 16, labels, 0]))
 elif words[:2] == ["image", "inspect"] and not image.exists():
     sys.exit("Error: a:1: image not known")
 elif words[0] == "pull":

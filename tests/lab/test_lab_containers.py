@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -27,6 +28,7 @@ from tests.lab.conftest import MakeLab, python_folders
 from tests.lab.engine import IMAGE
 from tests.lab.host import Host
 from tests.lab.lab import Lab
+from tests.lab.processes import wait_until
 
 pytestmark = pytest.mark.lab(2, docker=True, binds=python_folders())
 
@@ -261,10 +263,14 @@ def test_a_persistent_launch_that_fails_leaves_all_as_it_was(rig: Rig) -> None:
 def test_a_container_that_runs_everywhere_is_used_whoever_started_it(rig: Rig, lifetime: Lifetime) -> None:
     ids = [put(host, {}) for host in rig.hosts]
     engine = rig.engine(lifetime)
+    assert engine.otherwise() == {}
 
-    described = engine.launch(rig.fleet, rig.specs)
+    described = engine.launch(rig.fleet, {**rig.specs, "node2": replace(SPEC, image="not/there:9")})
 
     assert all("found running" in text for text in described.values())
+    assert list(engine.otherwise()) == ["node2"]
+    assert f"is of image {IMAGE} (sha256:" in engine.otherwise()["node2"]
+    assert engine.otherwise()["node2"].endswith(", not of not/there:9 as container.image says")
     assert rig.inside(engine, "node1", "true")["exit_code"] == 0
     engine.remove()
     assert [inspected(host)["Id"] for host in rig.hosts] == ids
@@ -310,6 +316,22 @@ def test_a_daemon_that_is_down_is_not_an_absent_container(rig: Rig, lifetime: Li
             rig.engine(lifetime).launch(rig.fleet, rig.specs)
         assert "node1" not in str(caught.value)
         assert rig.hosts[0].containers() == []
+
+
+def test_a_container_that_ends_at_once_is_told_with_its_last_words(rig: Rig) -> None:
+    for host in rig.hosts:
+        host.path("/srv/sleep").write_text("#!/bin/sh\necho no room here >&2\nexit 3\n", "utf-8")
+        host.path("/srv/sleep").chmod(0o755)
+    broken = replace(SPEC, mounts=(Mount("/srv/sleep", "/usr/bin/sleep"),))
+    has_ended = partial(wait_until, lambda: list(rig.states().values()) == ["exited"] * 2, "both to have ended", 20)
+
+    with pytest.raises(ContainerError) as caught:
+        rig.disturbed("inspect", has_ended).launch(rig.fleet, rig.of(broken))
+
+    said = "it has ended at once (state exited, exit code 3, its last words: no room here), expected it running"
+    assert caught.value.by_host == {"node1": said, "node2": said}
+    assert str(caught.value) == f"could not start the container: node1, node2: {said}"
+    assert rig.states() == {}
 
 
 @pytest.mark.parametrize("step", ["has_image", "create", "start", "inspect"])

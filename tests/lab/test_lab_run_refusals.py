@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.lab import faults
-from tests.lab.cluster import CHECKOUT, CONTAINER, Cluster
+from tests.lab.cluster import CHECKOUT, CONTAINER, IMAGE, Cluster
 from tests.lab.conftest import python_folders
 from tests.lab.fault_runs import Ending, configure_light, end_children, hold, run_to_end, running_on
 from tests.lab.lab import Lab
@@ -220,4 +221,44 @@ def test_two_runs_at_once(cluster: Cluster, tmp_path: Path, name: str) -> None:
         whose = f"is there and belongs to run {cluster.folder.name}, which still runs"
         assert all(f"{host}: a container named {CONTAINER} (" in ending.sentence for host in cluster.names)
         assert ending.sentence.count(whose) == 2
+    cluster.assert_nothing_left()
+
+
+def test_a_container_that_was_there_is_held_against_the_configuration(cluster: Cluster) -> None:
+    cache = "/root/.cache/pytest-aorta"
+    for host in cluster.lab.hosts:
+        host.run(["mkdir", "-p", "/opt/other", cache], check=True)
+        mounts = ["--network=host", f"--volume={CHECKOUT}:/mnt", f"--volume={cache}:{cache}"]
+        host.run(["mkdir", "-p", CHECKOUT], check=True)
+        host.run(["docker", "run", "--detach", f"--name={CONTAINER}", *mounts, IMAGE, "sleep", "900"], check=True)
+    block = {"lifetime": "no_launch", "image": "not/there:9"}
+    other = {"volumes": ["/opt/other:/mnt"]}
+    try:
+        configure_light(cluster, aorta_path="/opt/other", container=block, args=other)
+        refused = run_to_end(cluster)
+        shutil.rmtree(cluster.folder)
+        configure_light(cluster, container=block)
+        passed = run_to_end(cluster)
+    finally:
+        for host in cluster.lab.hosts:
+            host.run(["docker", "rm", "--force", CONTAINER], check=True)
+
+    assert (refused.letters, refused.code) == ("PFSSSSSSSSP", 1), refused
+    assert "mounts another folder at /mnt than aorta_path (/opt/other)" in refused.sentence
+    assert refused.hosts == ["node1", "node2"]
+    assert passed.code == 0, passed
+    assert f"node1: its container, found there, is of image {IMAGE} (sha256:" in passed.output
+
+
+def test_a_user_that_may_not_enter_the_work_folder_is_told_so(cluster: Cluster) -> None:
+    configure_light(cluster, args={"user": "65534"})
+
+    ending = run_to_end(cluster)
+
+    assert ending.letters == "FSSSSSSSSSP", ending
+    assert "the container cannot read /root/.cache/pytest-aorta/" in ending.sentence
+    assert (
+        "it is for its owner and root only, and user 65534 (container.runtime.args.user) is neither" in ending.sentence
+    )
+    assert "mount" not in ending.sentence
     cluster.assert_nothing_left()
