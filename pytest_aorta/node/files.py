@@ -160,8 +160,11 @@ def file_hash(path: str, check: Check = go_on) -> str:
             check()
 
 
-def walk(root: str, exclude_dirs: Sequence[str] = ()) -> Iterator[os.DirEntry[str]]:
-    """Give the regular files below a folder; what vanishes meanwhile is left out."""
+def walk(root: str, exclude_dirs: Sequence[str] = (), too_deep: list[str] | None = None) -> Iterator[os.DirEntry[str]]:
+    """Give the regular files below a folder; what vanishes meanwhile is left out.
+
+    Folders whose paths are longer than a path may be are an error, or left out and put into `too_deep`.
+    """
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -171,6 +174,11 @@ def walk(root: str, exclude_dirs: Sequence[str] = ()) -> Iterator[os.DirEntry[st
         except FileNotFoundError:
             if folder == root:
                 raise
+            continue
+        except OSError as error:
+            if too_deep is None or error.errno != errno.ENAMETOOLONG:
+                raise
+            too_deep.append(folder)
             continue
         for entry in listed:
             if entry.is_dir(follow_symlinks=False):
@@ -210,12 +218,14 @@ def find(
 ) -> Answer:
     """Search files under folders of the given names, or with names of the given patterns; count the stale ones.
 
-    Stale is what is older than `since_ns`, and what `known` has with the same time.
+    Stale is what is older than `since_ns`, and what `known` has with the same time. What lies deeper than a path can
+    tell is left out and counted.
     """
+    too_deep: list[str] = []
     known = known or {}
     found: list[dict[str, Any]] = []
     stale = 0
-    for entry in walk(root, exclude_dirs):
+    for entry in walk(root, exclude_dirs, too_deep):
         check()
         path = os.path.relpath(entry.path, root)
         if not (_matches(entry.name, names) or any(part in folders for part in path.split(os.sep)[:-1])):
@@ -224,11 +234,17 @@ def find(
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            too_deep.append(path)
+            continue
         if status.st_mtime_ns < since_ns or known.get(path) == status.st_mtime_ns:
             stale += 1
         else:
             found.append({"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns})
-    return {"files": sorted(found, key=lambda file: str(file["path"])), "stale": stale}
+    files = sorted(found, key=lambda file: str(file["path"]))
+    return {"files": files, "stale": stale, "too_deep": len(too_deep)}
 
 
 def give(paths: Sequence[str], uid: int, gid: int, check: Check = go_on) -> Answer:

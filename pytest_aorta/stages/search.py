@@ -12,7 +12,7 @@ from typing import Any
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Answers
-from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.stages.outside import ask_about_files
 
 TRACE_FOLDER = "torch_profiler"
@@ -58,7 +58,11 @@ def search(
             for host, root in roots.items()
         },
     )
-    for answer in answers.values():
+    for host, answer in answers.items():
+        if too_deep := answer.get("too_deep"):
+            log.warning(
+                "%s: %d paths below %s are too long to be read; they were left out", host, too_deep, roots[host]
+            )
         for entry in answer["files"]:
             entry["path"] = f"{below}/{entry['path']}" if below else entry["path"]
         answer["files"] = [entry for entry in answer["files"] if is_output(run.settings, entry["path"])]

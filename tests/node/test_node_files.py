@@ -174,6 +174,21 @@ def test_links_and_excluded_folders_are_not_entered(tmp_path: Path) -> None:
     assert paths(search(tmp_path / "root", exclude_dirs=[".git"])) == ["real/torch_profiler/y"]
 
 
+def test_what_lies_too_deep_is_left_out_and_counted(tmp_path: Path) -> None:
+    write(tmp_path / "torch_profiler" / "trace")
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(25):
+        os.mkdir("d" * 200, dir_fd=descriptor)
+        deeper = os.open("d" * 200, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = deeper
+    os.close(descriptor)
+
+    found = search(tmp_path)
+
+    assert (paths(found), found["too_deep"]) == (["torch_profiler/trace"], 1)
+
+
 def test_a_root_that_is_absent_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         search(tmp_path / "absent")
