@@ -11,7 +11,7 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.redact import scrub_value
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import CommandFailed, FleetError, HostError
+from pytest_aorta.errors import CommandFailed, FleetError, HostError, TimedOut
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.parallel import in_parallel
 from pytest_aorta.node.archives import unpack
@@ -26,9 +26,11 @@ from pytest_aorta.stages.outside import ask_about_files
 from pytest_aorta.stages.phase import bring_logs, scrub_file
 from pytest_aorta.stages.proof import Sightings, unproven, unread
 from pytest_aorta.stages.search import STEP_LOGS, TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
+from pytest_aorta.stages.sizes import amount, fits, too_large
 
 Layout = Literal["combined", "single"]
 COPY_SECONDS = 3600
+LARGER = "raise timeout_seconds, or narrow workload.traces to the traces"
 ABSENT = "No such file or directory"
 RULES_OUT_STALE = "written by this run (newer than launch, or changed since)"
 
@@ -39,6 +41,7 @@ class Found:
 
     files: tuple[str, ...]
     trees: tuple[str, ...]
+    amount: str
 
 
 def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
@@ -82,7 +85,8 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
         completed=execution.status == "completed",
         kernel_log_notes=execution.kernel_log_notes,
         checks=checks,
-        failure=f"{len(errors)} of {len(hosts)} hosts gave no traces: " + "; ".join(dict.fromkeys(errors.values()))
+        failure=f"{len(errors)} of {len(hosts)} hosts gave {'no' if errors.keys() - usable else 'not all'} traces: "
+        + "; ".join(dict.fromkeys(errors.values()))
         if missing
         else "",
     )
@@ -139,8 +143,10 @@ def _search(
         if telling:
             log.warning("%s: %d files with a secret in their names were left there", host.name, telling)
         files = named
-        traces = [entry for entry in files if is_trace(run.settings, entry["path"])]
-        if not traces and host.name not in sightings.shared:
+        traces = [entry for entry in files if fits(entry) and is_trace(run.settings, entry["path"])]
+        if large := too_large(files):
+            errors[host.name] = f"{host.name}: {large}"
+        elif not traces and host.name not in sightings.shared:
             stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files) - telling
             older = f"; {stale} older ones were left alone" if stale else ""
             older += f"; {telling} with a secret in their names were left there" if telling else ""
@@ -150,11 +156,10 @@ def _search(
         if layout == "single" and traces and not names_its_traces(run.settings):
             tree = newest_tree(traces)
             traces = [entry for entry in traces if tree_of(entry["path"]) == tree]
-        kept = traces + [entry for entry in files if not is_trace(run.settings, entry["path"]) and entry not in traces]
+        kept = traces + [entry for entry in files if fits(entry) and not is_trace(run.settings, entry["path"])]
         if kept:
-            found[host] = Found(
-                tuple(entry["path"] for entry in kept), tuple(sorted({tree_of(entry["path"]) for entry in traces}))
-            )
+            trees = tuple(sorted({tree_of(entry["path"]) for entry in traces}))
+            found[host] = Found(tuple(entry["path"] for entry in kept), trees, amount(kept))
     return found
 
 
@@ -169,7 +174,10 @@ def _bring(run: RunContext, execution: Execution, host: Host, found: Found, layo
     try:
         bring_files(run, host.name, execution.roots[host.name], found.files, archive, destination)
     except FleetError as error:
-        raise error.by_host[host.name] from error
+        why = error.by_host[host.name]
+        if isinstance(why, TimedOut):
+            raise TimedOut(host.name, f"{why.reason}: {found.amount}; {LARGER}") from error
+        raise why from error
     except CommandError as error:
         raise CommandFailed(host.name, error.message) from error
     for step_log in destination.rglob(STEP_LOGS):
