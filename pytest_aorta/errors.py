@@ -56,7 +56,11 @@ class HostError(AortaError):
 
 
 class Unreachable(HostError):
-    """No connection to the machine, or its node program could not be started."""
+    """No connection to the machine, or its node program could not be started; `is_left`: its folder may lie there."""
+
+    def __init__(self, host: str, message: str, *, is_left: bool = False) -> None:
+        self.is_left = is_left
+        super().__init__(host, message)
 
 
 class CommandFailed(HostError):

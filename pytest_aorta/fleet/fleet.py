@@ -14,7 +14,7 @@ from pytest_aorta.fleet.backlog import Backlog
 from pytest_aorta.fleet.channel import Channel
 from pytest_aorta.fleet.parallel import SLICE_S, in_parallel
 from pytest_aorta.fleet.standstill import Standstill
-from pytest_aorta.fleet.transport import Transport
+from pytest_aorta.fleet.transport import LeftBehind, Transport
 from pytest_aorta.node.files import unwritable
 from pytest_aorta.node.requests import sentence
 
@@ -238,6 +238,8 @@ class Fleet:
     def _start(self, host: str, state_dir: str) -> Channel:
         try:
             pipes = self._transports[host].start(self._lease_s, state_dir)
+        except LeftBehind as error:
+            raise Unreachable(host, str(error), is_left=True) from error
         except OSError as error:
             ours = posixpath.basename(state_dir) in str(error.filename)
             raise Unreachable(host, unwritable(str(error.filename), error) if ours else sentence(error)) from error

@@ -17,12 +17,12 @@ import paramiko
 
 from pytest_aorta.fleet import ssh_files
 from pytest_aorta.fleet.program import INTERPRETER_FLAGS, NAME, command, program_bytes
-from pytest_aorta.fleet.ssh_host import RemoteHost
+from pytest_aorta.fleet.ssh_host import Prepared, RemoteHost
 from pytest_aorta.fleet.ssh_link import Link
-from pytest_aorta.fleet.ssh_refusals import LinkBroken
+from pytest_aorta.fleet.ssh_refusals import Flooded, LinkBroken
 from pytest_aorta.fleet.ssh_settings import Access
-from pytest_aorta.fleet.transport import Pipes
-from pytest_aorta.node.files import MARKER
+from pytest_aorta.fleet.transport import LeftBehind, Pipes
+from pytest_aorta.node.requests import sentence
 
 __all__ = ["Access", "SshTransport"]
 
@@ -69,33 +69,50 @@ class SshTransport:
         with contextlib.ExitStack() as unless_started:
             host = self.hold()
             unless_started.callback(self.release)
-            found = host.prepare(state_dir)
-            unless_started.callback(self._discard, found.folder)
-            program = f"{found.folder}/{NAME}"
-            if found.sha256 != hashlib.sha256(program_bytes()).hexdigest():
-                ssh_files.put_stream(self.lent, io.BytesIO(program_bytes()), program, 0o600)
-            host = self.current()
-            host.link.bound_silence(lease_s)  # after as much, the program has ended all by itself
-            channel = host.link.open_session()
             try:
-                argv = command(found.python, program, lease_s, found.folder)
-                host.link.execute(channel, ["sh", "-c", _START, "sh", *argv])
-            except OSError:
-                with contextlib.suppress(EOFError, OSError):
-                    channel.close()
+                found = host.prepare(state_dir)
+            except OSError as error:
+                if isinstance(error, Flooded) or error.errno:  # else it was not even asked
+                    self._discard(state_dir, error)
+                raise
+            try:
+                pipes = self._execute(found, lease_s)
+            except OSError as error:
+                self._discard(found.folder, error)
                 raise
             unless_started.pop_all()
+        return pipes
+
+    def _execute(self, found: Prepared, lease_s: float) -> SshPipes:
+        program = f"{found.folder}/{NAME}"
+        if found.sha256 != hashlib.sha256(program_bytes()).hexdigest():
+            ssh_files.put_stream(self.lent, io.BytesIO(program_bytes()), program, 0o600)
+        host = self.current()
+        host.link.bound_silence(lease_s)  # after as much, the program has ended all by itself
+        channel = host.link.open_session()
+        try:
+            argv = command(found.python, program, lease_s, found.folder)
+            host.link.execute(channel, ["sh", "-c", _START, "sh", *argv])
+        except OSError:
+            with contextlib.suppress(EOFError, OSError):
+                channel.close()
+            raise
         return SshPipes(self, host.link, channel, found.python, program, lease_s)
 
-    def _discard(self, folder: str) -> None:
-        """Remove the state folder of a program that could not be started."""
+    def _discard(self, folder: str, error: OSError) -> None:
+        """Remove the state folder of a program that could not be started.
+
+        Raises:
+            LeftBehind: it may lie there still.
+        """
         for _ in range(NUM_DISCARDS):
             try:
                 with self.lent() as host:
-                    host.ask("discard", folder, MARKER, NAME)
+                    host.discard(folder)
             except OSError:
                 continue
             return
+        raise LeftBehind(f"{sentence(error)}; the folder {folder} may still lie there") from error
 
     def put(self, local: Path, remote: str) -> None:
         """Copy a file into a folder that is there; it appears under its name when it is whole."""

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from pytest_aorta.fleet import ssh_remote
 from pytest_aorta.fleet.program import INTERPRETER_FLAGS, NAME
 from pytest_aorta.fleet.ssh_link import Link
-from pytest_aorta.fleet.ssh_refusals import LinkBroken
+from pytest_aorta.fleet.ssh_refusals import Flooded, LinkBroken
 from pytest_aorta.fleet.ssh_sftp import Sftp, open_sftp
 from pytest_aorta.node.files import MARKER, unwritable
 
 WORDS_LIMIT = 300
+DISCARD_TIMEOUT_S = 5.0
 UNWRITABLE = (errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR)
 HASH_BYTES_PER_S = 20e6  # a slow disk; the deadline of hashing grows with the file
 _NO_PYTHON = "aorta-no-python:"
@@ -35,6 +36,10 @@ _FIND = (
     'case $seen in *"$python"*) ;; *) seen="$seen, $python ($("$python" -V 2>&1))";; esac; '
     f'done; echo; echo "{_NO_PYTHON}$seen"'
 )
+
+
+# A restricted shell (rbash) starts nothing that is named with its folder.
+_RUN = 'exec "$0" "$@"'
 
 
 class Prepared(NamedTuple):
@@ -59,13 +64,16 @@ class RemoteHost:
         Raises:
             OSError: there is none that is new enough, or the folder cannot be made.
         """
-        words = [Path(ssh_remote.__file__).read_text("utf-8"), "probe", state_dir, MARKER, NAME]
+        words = [_text(), "probe", state_dir, MARKER, NAME]
         try:
             output = self.link.run(["sh", "-c", _FIND, "sh", *words]).output
+        except Flooded as error:
+            raise Flooded(f"{error}; does a start-up file of the user's shell (.bashrc) do so?") from error
         except LinkBroken as error:
             if not self.link.is_alive:
                 raise
-            raise LinkBroken(f"{error}; does a start-up file of the user's shell (.bashrc) wait there?") from error
+            why = "does a start-up file of the user's shell (.bashrc) wait there? What it started may still run"
+            raise LinkBroken(f"{error}; {why}") from error
         if _NO_PYTHON in output:
             seen = output.rpartition(_NO_PYTHON)[2].strip(" ,\n") or "none"
             raise OSError(
@@ -88,10 +96,20 @@ class RemoteHost:
         Raises:
             OSError: it could not be done; with the host's own errno.
         """
-        text = Path(ssh_remote.__file__).read_text("utf-8")
-        argv = [self._known().python, *INTERPRETER_FLAGS, "-c", text, *words]
+        argv = ["sh", "-c", _RUN, self._known().python, *INTERPRETER_FLAGS, "-c", _text(), *words]
         timeout_s = self.link.answer_timeout_s + num_bytes / HASH_BYTES_PER_S
         return _answer(self.link, self.link.run(argv, timeout_s).output)
+
+    def discard(self, state_dir: str) -> None:
+        """Take away the state folder of a program that never ran, also when its Python is not known.
+
+        Raises:
+            OSError: the host does not say that it is gone.
+        """
+        words = [_text(), "discard", state_dir, MARKER, NAME]
+        answer = _answer(self.link, self.link.run(["sh", "-c", _FIND, "sh", *words], DISCARD_TIMEOUT_S).output)
+        if not answer.get("discarded"):
+            raise OSError("it holds more than the node program")
 
     def expand(self, path: str) -> str:
         """Give a path with `~` replaced, which SFTP does not know.
@@ -113,6 +131,10 @@ class RemoteHost:
 
     def _known(self) -> Prepared:
         return self._prepared or self.prepare("")
+
+
+def _text() -> str:
+    return Path(ssh_remote.__file__).read_text("utf-8")
 
 
 def _answer(link: Link, output: str) -> dict[str, Any]:

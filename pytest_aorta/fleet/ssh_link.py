@@ -17,7 +17,7 @@ from typing import NamedTuple
 import paramiko
 from paramiko.common import cMSG_CHANNEL_REQUEST
 
-from pytest_aorta.fleet.ssh_refusals import LinkBroken, is_passing, refusal
+from pytest_aorta.fleet.ssh_refusals import Flooded, LinkBroken, is_passing, refusal
 from pytest_aorta.fleet.ssh_settings import Access, Hop, way_to
 
 NUM_TRIES = 4
@@ -25,6 +25,7 @@ PAUSE_S = 0.3
 KEEPALIVE_S = 10
 READ_BYTES = 65536
 OUTPUT_LIMIT_BYTES = 1024 * 1024
+FLOOD_BYTES = 64 * 1024 * 1024
 CLOSE_TIMEOUT_S = 2.0
 SETTLING_S = 0.5
 
@@ -145,7 +146,7 @@ class Link:
         """Run a command without input and wait for its end.
 
         Raises:
-            LinkBroken: the connection was lost, or the command did not end in time.
+            LinkBroken: the connection was lost, or the command did not end in time; Flooded: or prints without end.
         """
         timeout_s = self.answer_timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + timeout_s
@@ -158,6 +159,9 @@ class Link:
             except TimeoutError:
                 self.end(channel)
                 raise
+            except EOFError as error:
+                self.end(channel)
+                raise Flooded(f"{self.place} prints without end") from error
             if channel.exit_status < 0 and self.is_lost():
                 raise EOFError
             return Done(channel.exit_status, output.decode("utf-8", "replace"))
@@ -214,14 +218,16 @@ class Link:
 
 
 def _output_of(channel: paramiko.Channel, deadline_s: float) -> bytes:
-    """Give what a command prints until it has ended."""
-    output = b""
+    """Give what a command prints until it has ended; EOFError when that has no end."""
+    output, num_bytes = b"", 0
     while True:
         channel.settimeout(max(0.01, deadline_s - time.monotonic()))
         data = channel.recv(READ_BYTES)
         if not data:
             break
-        output = (output + data)[-OUTPUT_LIMIT_BYTES:]
+        output, num_bytes = (output + data)[-OUTPUT_LIMIT_BYTES:], num_bytes + len(data)
+        if num_bytes > FLOOD_BYTES or time.monotonic() > deadline_s:
+            raise EOFError
     if not channel.status_event.wait(max(0.01, deadline_s - time.monotonic())):
         raise TimeoutError
     return output

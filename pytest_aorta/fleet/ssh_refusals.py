@@ -20,6 +20,10 @@ class LinkBroken(OSError):
     """The connection to a host was there and is no more, or does not answer; what was asked may be asked once more."""
 
 
+class Flooded(LinkBroken):
+    """The other side prints without end, so that no answer can be told."""
+
+
 def refusal(error: BaseException, hop: Hop, address: str) -> OSError:
     """Give the sentence for what kept us from connecting."""
     if hop.is_jump:

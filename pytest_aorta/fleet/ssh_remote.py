@@ -48,8 +48,11 @@ def probe(folder: str, marker: str, program: str) -> dict[str, object]:
 
 def discard(folder: str, marker: str, program: str) -> dict[str, object]:
     """Remove a state folder in which nothing ever ran; one that holds anything else stays."""
+    folder = os.path.expanduser(folder)
+    if not os.path.lexists(folder):
+        return {"discarded": True}
     held = os.listdir(folder)
-    ours = marker in held and all(name in (marker, program) or name.endswith(".part") for name in held)
+    ours = not held or (marker in held and all(name in (marker, program) or name.endswith(".part") for name in held))
     if ours:
         for name in held:
             os.unlink(os.path.join(folder, name))

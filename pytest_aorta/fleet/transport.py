@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 
+class LeftBehind(OSError):
+    """A node program could not be started, and it is not certain that its state folder was taken away again."""
+
+
 class Pipes(Protocol):
     """The two ends of a running node program."""
 

@@ -20,6 +20,7 @@ from pytest_aorta.errors import (
     StageError,
     StoodStill,
     TimedOut,
+    Unreachable,
 )
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
@@ -105,7 +106,13 @@ class RunContext:
         if not self._connected:
             self._connected = True
             self.on_teardown("node programs ended", self.fleet.close)
-            self.fleet.open({host.name: self.state_dir(host.name) for host in self.group})
+            try:
+                self.fleet.open({host.name: self.state_dir(host.name) for host in self.group})
+            except FleetError as error:
+                left = [host for host, why in error.by_host.items() if isinstance(why, Unreachable) and why.is_left]
+                if left:
+                    self.record.not_cleaned(left)
+                raise
         return self.fleet
 
     @property

@@ -108,8 +108,26 @@ def test_a_start_up_file_that_waits_is_ended(lab: Lab, host: Host) -> None:
     assert not host.path("/home/lab/.aorta/state").exists()
 
 
-def test_the_login_shell_may_be_dash(lab: Lab, host: Host) -> None:
-    host.run(["usermod", "--shell", "/bin/dash", "lab"], check=True)
+def test_a_start_up_file_that_prints_for_ever_leaves_nothing(lab: Lab, host: Host) -> None:
+    rc = host.path("/home/lab/.bashrc")
+    rc.write_text("yes &\n")
+    try:
+        with pytest.raises(
+            FleetError, match=r"prints without end; does a start-up file .*the folder .* may still lie"
+        ) as seen:
+            Fleet({"node1": transport(lab, "node1", username="lab")}).open({"node1": STATE_DIR})
+    finally:
+        rc.unlink()
+    (why,) = seen.value.by_host.values()
+    assert isinstance(why, Unreachable)
+    assert why.is_left
+    assert not host.path("/home/lab/.aorta/state").exists()
+    wait_until(lambda: not runs(host, "yes"), "its end", 10)
+
+
+@pytest.mark.parametrize("shell", ["/bin/dash", "/bin/rbash"])
+def test_the_login_shell_may_be_another(lab: Lab, host: Host, shell: str) -> None:
+    host.run(["usermod", "--shell", shell, "lab"], check=True)
     try:
         with opened(lab, "node1", username="lab") as fleet:
             assert fleet.perform(Ask("run", {"argv": ["hostname"]})).or_raise()["node1"]["stdout"] == "node1\n"
