@@ -68,7 +68,7 @@ class RemoteHost:
         try:
             output = self.link.run(["sh", "-c", _FIND, "sh", *words]).output
         except Flooded as error:
-            raise Flooded(f"{error}; does a start-up file of the user's shell (.bashrc) do so?") from error
+            raise Flooded(f"{error}, perhaps by a start-up file of the user's shell (.bashrc)") from error
         except LinkBroken as error:
             if not self.link.is_alive:
                 raise

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from pathlib import Path
 
 import pytest
 
-from pytest_aorta.errors import FleetError, Unreachable
+from pytest_aorta.errors import FleetError, HostError, Unreachable
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
 from tests.lab import faults
@@ -94,31 +95,32 @@ def test_what_a_start_up_file_prints_does_no_harm(lab: Lab, host: Host, tmp_path
     wait_clean(host)
 
 
-def test_a_start_up_file_that_waits_is_ended(lab: Lab, host: Host) -> None:
+def refused_with(lab: Lab, host: Host, start_up: str) -> HostError:
+    """Why a node program cannot be started for a user whose shell begins with that."""
     rc = host.path("/home/lab/.bashrc")
-    rc.write_text("sleep 1234\n")
+    rc.write_text(start_up)
     try:
-        with pytest.raises(
-            FleetError, match=r"did not answer in time; does a start-up file .* \(\.bashrc\) wait there\?"
-        ):
+        with pytest.raises(FleetError) as seen:
             Fleet({"node1": transport(lab, "node1", username="lab")}).open({"node1": STATE_DIR})
     finally:
         rc.unlink()
+    return seen.value.by_host["node1"]
+
+
+def test_a_start_up_file_that_waits_is_ended(lab: Lab, host: Host) -> None:
+    why = refused_with(lab, host, "sleep 1234\n")
+
+    assert re.search(
+        r"did not answer in time; does a start-up file .* \(\.bashrc\) wait there\? What it st", why.reason
+    )
     wait_until(lambda: not runs(host, "sleep", "1234"), "its end", 10)
     assert not host.path("/home/lab/.aorta/state").exists()
 
 
 def test_a_start_up_file_that_prints_for_ever_leaves_nothing(lab: Lab, host: Host) -> None:
-    rc = host.path("/home/lab/.bashrc")
-    rc.write_text("yes &\n")
-    try:
-        with pytest.raises(
-            FleetError, match=r"prints without end; does a start-up file .*the folder .* may still lie"
-        ) as seen:
-            Fleet({"node1": transport(lab, "node1", username="lab")}).open({"node1": STATE_DIR})
-    finally:
-        rc.unlink()
-    (why,) = seen.value.by_host.values()
+    why = refused_with(lab, host, "yes &\n")
+
+    assert re.search(r"prints without end, perhaps by a start-up file .*; the folder .* may still lie", why.reason)
     assert isinstance(why, Unreachable)
     assert why.is_left
     assert not host.path("/home/lab/.aorta/state").exists()
