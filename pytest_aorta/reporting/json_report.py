@@ -18,6 +18,7 @@ from pytest_aorta.reporting.text import one_line
 BenchmarkStatus = Literal["pending", "running", "completed", "failed", "timeout"]
 SCHEMA_VERSION = 1
 COLLECTED = "[trace collection]"
+TOGETHER = "[evidence] (check=communication)"
 
 
 class ClusterPart(Document):
@@ -188,7 +189,8 @@ def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tu
 
     A host is good only when something was measured on it: a run that broke off, or a workload that failed before it
     gave a metric, proves nothing, nor does a host whose rank died or whose traces are missing or may be another's. Nor
-    is any host good when a check failed on the cluster's account that names no host.
+    is any host good when a check failed on the cluster's account that names no host, or when ranks did not
+    train together.
     """
     failing = set(blamed_hosts(view.checks))
     failed = [check for check in view.checks if check.failed]
@@ -198,6 +200,7 @@ def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tu
     measured = has_metric or (view.verdict == "failed" and bool(failing))
     measured = measured and view.verdict in {"passed", "failed"}
     measured = measured and (bool(failing) or not any(check.fault == "cluster" for check in failed))
+    measured = measured and all(check.label != TOGETHER for check in failed)
     return (
         tuple(host for host in hosts if host in failing),
         tuple(host for host in hosts if measured and host not in named),

@@ -140,6 +140,8 @@ def test_only_the_clusters_failures_condemn_a_host_and_only_a_measured_run_clear
     assert sort_hosts(view(no_such_script, metrics=measured), ["a", "b"]) == ((), ("a", "b"))
     unproven = Check(label="[trace collection] (host=a)", state="not_judged", host="a", reason="whether a trained")
     assert sort_hosts(view(unproven, verdict="passed", metrics=measured), ["a", "b"]) == ((), ("b",))
+    apart = Check(label="[evidence] (check=communication)", state="failed", fault="workload", subtest=False)
+    assert sort_hosts(view(apart, metrics=measured), ["a", "b"]) == ((), ())
     assert host_lines(["a1", "a2", "b"]) == "a[1-2],b\n"
     assert host_lines([]) == ""
 
