@@ -20,7 +20,11 @@ _PCI = re.compile(
 _SHORT_PCI = re.compile(r"\bdevice=(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})\.(?P<function>[0-7])\b", re.IGNORECASE)
 _SPLIT_HEAD = re.compile(r"^NVRM: The NVIDIA GPU \S+$")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
-_PROCESS = re.compile(r"\[(?P<pid>\d+)\]:? ")
+# What befell one process alone: the class of such lines, the process in them, and what to say of one that is not ours.
+_OF_A_PROCESS = (
+    ("user_segfault", re.compile(r"\[(?P<pid>\d+)\]:? "), "crashed"),
+    ("oom_kill", re.compile(r"memory cgroup .*: kill(?:ed)? process (?P<pid>\d+)", re.IGNORECASE), "met its own limit"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,8 @@ class _Judged:
 def judge(lines: Sequence[Line], *, job_pids: Collection[int] | None = None) -> tuple[Finding, ...]:
     """Judge lines of one host: one finding a verdict, device and text (numbers aside), in time order.
 
-    With `job_pids` a crash of a process that is not among them is a note; without, every crash counts.
+    With `job_pids` the crash of a process that is not among them is a note, and so is its end by a memory limit of its
+    own; without, every one counts.
     """
     judged = _judge_each(lines, job_pids)
     groups: dict[tuple[Verdict, str | None, str], list[_Judged]] = {}
@@ -99,10 +104,10 @@ def _temper(line: Line, verdict: Verdict, job_pids: Collection[int] | None) -> V
     """Make a note of what a program wrote into the log, and of the crash of a process that is not the run's."""
     if not line.from_kernel:
         return verdict.but("note", "none", "written by a program, not by the kernel")
-    if job_pids is not None and verdict.class_ == "user_segfault":
-        process = _PROCESS.search(line.text)
-        if process is not None and int(process["pid"]) not in job_pids:
-            return verdict.but("note", "none", "a process that is not of this run crashed")
+    for class_, pattern, what in _OF_A_PROCESS if job_pids is not None else ():
+        process = pattern.search(line.text) if verdict.class_ == class_ else None
+        if process is not None and job_pids is not None and int(process["pid"]) not in job_pids:
+            return verdict.but("note", "none", f"a process that is not of this run {what}")
     return verdict
 
 

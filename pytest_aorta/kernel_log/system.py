@@ -87,9 +87,9 @@ MEMORY = Family(
     "memory",
     ("out of memory", "oom", "allocation failure"),
     (
-        row(r"\bout of memory(?: \(oom_kill_allocating_task\))?: kill|\binvoked oom-killer\b", _OOM, _MEMORY),
+        row(r"\bout of memory(?: \(oom_kill_allocating_task\))?: kill", _OOM, _MEMORY),
         row(r"\bout of memory and no killable\b", _OOM, _MEMORY),
-        row(r"\boom_reaper: |\boom-kill:", _OOM_DETAIL, _MEMORY),
+        row(r"\binvoked oom-killer\b|\boom_reaper: |\boom-kill:", _OOM_DETAIL, _MEMORY),
         row(r"\bpage allocation failure\b", _NO_PAGES, _MEMORY),
     ),
 )

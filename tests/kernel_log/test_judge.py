@@ -311,6 +311,19 @@ def test_the_crash_of_a_foreign_process_is_a_note_once_the_runs_processes_are_kn
     assert judge(lines, job_pids={12})[0].severity == "note"
 
 
+def test_a_memory_limit_that_ended_somebody_elses_process_is_a_note() -> None:
+    limited = [
+        _line("python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0"),
+        _line("Memory cgroup out of memory: Killed process 4711 (python3) total-vm:11964kB, anon-rss:4288kB"),
+    ]
+    everywhere = [_line("Out of memory: Killed process 4711 (python3) total-vm:11964kB, anon-rss:4288kB")]
+
+    assert [finding.severity for finding in judge(limited)] == ["note", "fatal"]
+    assert [finding.severity for finding in judge(limited, job_pids={4711})] == ["note", "fatal"]
+    assert [finding.severity for finding in judge(limited, job_pids={12})] == ["note", "note"]
+    assert [finding.severity for finding in judge(everywhere, job_pids={12})] == ["fatal"]
+
+
 def test_worst_goes_by_severity_then_by_action() -> None:
     lines = [
         _line("nfs: server store7 not responding, still trying"),
