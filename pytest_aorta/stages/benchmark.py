@@ -54,7 +54,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     duration = phase.elapsed_s
     bring_logs(run, PHASE, logs)
     checks = [*_outcome(run, phase, watch, error, containers.accelerator)]
-    checks += [] if checks else _ranks(settings, watch)
+    checks += [] if checks else judge_ranks(settings, watch)
     job_pids = None if run.is_inside and not watch.pids else watch.pids
     kernel = scan(run, containers.log_windows, containers.accelerator, job_pids)
     checks += kernel.checks
@@ -198,26 +198,32 @@ def _bad(reason: str, phase: Phase, next_step: str, host: str | None = None, fau
     )
 
 
-def _ranks(settings: Settings, watch: Watch) -> Iterator[Check]:
-    """Hold the ranks seen running against nodes x processes."""
-    expected = set(range(len(settings.cluster.hosts) * settings.nproc_per_node))
+def judge_ranks(settings: Settings, watch: Watch) -> Iterator[Check]:
+    """Hold the ranks seen running against nodes x processes; a host whose ranks ended unseen is not judged by them."""
     if settings.config.workload is not None and settings.config.workload.launcher == "none":
         return
-    if not watch.ranks:
-        yield Check(
-            label="[evidence] (check=ranks)",
-            state="not_judged",
-            subtest=False,
-            reason="number of ranks not observed: the workload ended before it was looked at",
-        )
-    elif watch.ranks != expected:
+    each = settings.nproc_per_node
+    names = [host.name for host in settings.cluster.hosts]
+    unseen = [name for name in names if name not in watch.rank_hosts]
+    expected = {i * each + j for i, name in enumerate(names) if name not in unseen for j in range(each)}
+    if watch.ranks != expected:
+        num = len(watch.ranks)
         yield Check(
             label="[evidence] (check=ranks)",
             state="failed",
             subtest=False,
             fault="workload",
-            reason=f"{len(watch.ranks)} ranks were seen running ({_list(watch.ranks)}), expected {len(expected)}",
+            reason=f"{num} rank{'s were' if num != 1 else ' was'} seen running ({_list(watch.ranks)}), expected "
+            f"{len(expected)}" + (f" on {', '.join(watch.rank_hosts)}" if unseen else ""),
             next_step="compare nproc_per_node and gpus_per_node with what the workload starts",
+        )
+    elif unseen:
+        where = "" if len(unseen) == len(names) else f" on {', '.join(unseen)}"
+        yield Check(
+            label="[evidence] (check=ranks)",
+            state="not_judged",
+            subtest=False,
+            reason=f"number of ranks{where} not observed: the workload ended before it was looked at",
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from pytest_aorta.config.load import load
+from pytest_aorta.stages.benchmark import judge_ranks
 from pytest_aorta.stages.phase import Phase, fail_fast
 from pytest_aorta.stages.watch import Watch
 
@@ -51,3 +53,29 @@ def test_a_silent_host_is_not_counted_among_the_alive(watch: Watch) -> None:
     assert ", 1 of 3 hosts alive, b silent for 45 s" in line
     assert "c silent" not in line
     assert "silent" not in watch.progress_line(Phase("benchmark", ("a",)))
+
+
+@pytest.fixture
+def two_hosts(tmp_path: Path) -> Watch:
+    nodes = {name: {"vpc_ip": f"10.0.0.{i}"} for i, name in enumerate(("a", "b"), 1)}
+    (tmp_path / "cluster.json").write_text(json.dumps({"username": "u", "priv_key_file": "~/key", "node_dict": nodes}), "utf-8")
+    return Watch(load(CONFIG, cluster=tmp_path / "cluster.json", output=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "state", "reason"),
+    [
+        ({0, 1, 2, 3}, {"a", "b"}, None, ""),
+        ({2, 3}, {"b"}, "not_judged", "number of ranks on a not observed: the workload ended before it was looked at"),
+        (set(), set(), "not_judged", "number of ranks not observed: the workload ended before it was looked at"),
+        ({2}, {"b"}, "failed", "1 rank was seen running (2), expected 2 on b"),
+        ({0, 1, 2}, {"a", "b"}, "failed", "3 ranks were seen running (0, 1, 2), expected 4"),
+        ({0, 1, 2, 3, 4}, {"a", "b"}, "failed", "5 ranks were seen running (0, 1, 2, 3, 4), expected 4"),
+    ],
+)
+def test_a_host_whose_ranks_ended_unseen_is_not_judged_by_their_number(
+    two_hosts: Watch, ranks: set[int], hosts: set[str], state: str | None, reason: str
+) -> None:
+    two_hosts.ranks, two_hosts.rank_hosts = ranks, hosts
+    told = [(check.state, check.reason) for check in judge_ranks(two_hosts.settings, two_hosts)]
+    assert told == ([(state, reason)] if state else [])
