@@ -58,8 +58,9 @@ def test_a_silent_host_is_not_counted_among_the_alive(watch: Watch) -> None:
 @pytest.fixture
 def two_hosts(tmp_path: Path) -> Watch:
     nodes = {name: {"vpc_ip": f"10.0.0.{i}"} for i, name in enumerate(("a", "b"), 1)}
-    (tmp_path / "cluster.json").write_text(json.dumps({"username": "u", "priv_key_file": "~/key", "node_dict": nodes}), "utf-8")
-    return Watch(load(CONFIG, cluster=tmp_path / "cluster.json", output=tmp_path))
+    cluster = tmp_path / "cluster.json"
+    cluster.write_text(json.dumps({"username": "u", "priv_key_file": "~/key", "node_dict": nodes}), "utf-8")
+    return Watch(load(CONFIG, cluster=cluster, output=tmp_path))
 
 
 @pytest.mark.parametrize(
