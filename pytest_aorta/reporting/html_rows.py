@@ -59,14 +59,15 @@ def reason_text(row: StageRow) -> str:
 
 
 def checks_text(checks: Sequence[Check]) -> str:
-    """Give what checks came to: `4 checks passed`, `1 of 4 checks failed, 1 warned`."""
+    """Give what checks came to: `4 checks passed`, `1 of 4 checks failed, 1 unmeasured`."""
     if not checks:
         return ""
-    counts = {state: sum(check.state == state for check in checks) for state in ("failed", "warned", "not_judged")}
+    counts = Counter(_state(check) for check in checks)
     noun = "check" if len(checks) == 1 else "checks"
     text = f"{counts['failed']} of {len(checks)} {noun} failed" if counts["failed"] else ""
-    if num_unmeasured := sum(check.unmeasured for check in checks):
-        text += f" ({num_unmeasured} unmeasured)"
+    if counts["unmeasured"]:
+        whole = "" if text else f" of {len(checks)} {noun}"
+        text = ", ".join(filter(None, (text, f"{counts['unmeasured']}{whole} unmeasured")))
     if not text and counts["not_judged"] < len(checks):
         text = f"{len(checks) - counts['warned'] - counts['not_judged']} of {len(checks)} {noun} passed"
         if not counts["warned"] and not counts["not_judged"]:
@@ -90,7 +91,11 @@ def subtest_table(checks: Sequence[Check]) -> str:
 
 def result_word(check: Check) -> str:
     """Give what came of a check in a word; a limit that nothing was measured for is told from one that was missed."""
-    return _WORDS["unmeasured" if check.unmeasured else check.state]
+    return _WORDS[_state(check)]
+
+
+def _state(check: Check) -> str:
+    return "unmeasured" if check.unmeasured else check.state
 
 
 def margin_text(check: Check) -> str:
@@ -103,7 +108,7 @@ def margin_text(check: Check) -> str:
 def counts_text(view: RunView) -> str:
     """Give the counts: `10 stages: 8 passed, 2 skipped; 3 sub-tests: 1 failed, 2 passed`."""
     texts = [_tally("stage", [row.verdict for row in view.stages])]
-    subtests = [check.state for row in view.stages for check in row.subtests]
+    subtests = [_state(check) for row in view.stages for check in row.subtests]
     if subtests:
         texts.append(_tally("sub-test", subtests))
     return "; ".join(texts)

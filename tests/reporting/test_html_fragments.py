@@ -9,6 +9,7 @@ from pytest_aorta.checks import Bound, Check
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.html_rows import (
     checks_text,
+    counts_text,
     full_text,
     is_link,
     log_page,
@@ -162,9 +163,11 @@ def test_subtest_table_shows_actual_beside_gate() -> None:
 def test_a_gate_without_a_value_says_so() -> None:
     unmeasured = Check(label="x", state="failed", gate=Bound(kind="min", limit=0.1), reason="not measured")
     assert Page(subtest_table([unmeasured])).rows[1][:3] == ["✘ unmeasured", "x", "n/a"]
-    assert checks_text([unmeasured, SLOW]) == "2 of 2 checks failed (1 unmeasured)"
+    assert checks_text([unmeasured, SLOW]) == "1 of 2 checks failed, 1 unmeasured"
+    assert checks_text([unmeasured, Check(label="p", state="passed")]) == "1 of 2 checks unmeasured"
     view = RunView("r", "aorta_single", "failed", "s", stages=(StageRow("t", "failed", checks=(unmeasured,)),))
     assert ["✘ unmeasured", "x", "n/a", "min 0.1", "", "not measured"] in Page(summary_prefix(view)).rows
+    assert counts_text(view) == "1 stage: 1 failed; 1 sub-test: 1 unmeasured"
 
 
 @pytest.mark.parametrize(("num_passed", "num_rows"), [(63, 1 + 64), (64, 1 + 1 + 1)])
