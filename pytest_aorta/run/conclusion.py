@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import json_report
@@ -29,13 +30,17 @@ MAX_LOGS = 64
 MAX_STEPS = 3
 RUN_ID_CHARS = 13  # what names the millisecond that it began in
 LOG_TAIL_BYTES = 64 * 1024
+LAST_WORDS_BYTES = 8 * 1024
 TELLING = re.compile(r"N?R?CCL (?:WARN|ERROR)|\b\w*(?:Error|error|ERROR)\b|\bfault\b|killed by signal|\[E\d{4} ")
 # The sentences of our errors end with what to do next; these are the words that such an ending begins with.
 INSTRUCTION = re.compile(
     r"; (?P<step>(?:add|allow|ask|check|compare|correct|drop|enlarge|free|give|install|leave|load|look|make|mount|name|"
     r"open|put|raise|read|remove|replace|run|see|select|set|start|stop|take|try|unset|upgrade|use|wait|write)\b[^;]*)$"
 )
-HANDLED = re.compile(r"\b(?:WARNING|INFO|DEBUG)\b|^(?:\[\w+\]:)*\s?\[?[WI]\d{4} ")
+HANDLED = re.compile(
+    r"\b(?:WARNING|INFO|DEBUG)\b|\w*Warning:|^(?:\[\w+\]:)*\s?(?:\[[WI] |\[?[WI]\d{4} )"
+    r"|\b(?:[Ff]alling back|fallback|[Ii]gnor(?:ed|ing)|[Rr]etrying)\b"
+)
 
 
 def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_short: str = "") -> tuple[Verdict, str]:
@@ -131,26 +136,42 @@ def _remedy(stage: StageRecord) -> str:
 
 
 def hint_for(stage: StageRecord | None, folder: RunFolder) -> Hint | None:
-    """Give the hint about a failed stage; the logs of its phase are looked at where its reason says too little."""
+    """Give the hint about a failed stage; the logs of its phase are looked at where its reason says too little.
+
+    Lines that are marked as errors come first: what the last other lines say counts only where these tell nothing.
+    """
     if stage is None or stage.outcome != "failed":
         return None
     failed = [check for check in stage.checks if check.failed]
     words = "; ".join((stage.reason, *(check.reason for check in failed)))
+    labels = tuple(check.label for check in failed)
+    hint = find(words, labels)
     phase = PHASE_LOGS.get(stage.name)
-    lines = _telling_lines(folder, phase) if phase is not None else ()
-    return find(words, [check.label for check in failed], lines)
+    if phase is None:
+        return hint
+    told = find(words, labels, (line for line in _lines(folder, phase, LOG_TAIL_BYTES) if TELLING.search(line)))
+    return told if told is not hint else _by_last_words(words, labels, tuple(_lines(folder, phase, LAST_WORDS_BYTES)))
 
 
-def _telling_lines(folder: RunFolder, phase: str) -> Iterator[str]:
-    """Give the lines in which the ranks' libraries tell of errors, from the ends of a phase's logs."""
+@lru_cache(maxsize=4)
+def _by_last_words(words: str, labels: tuple[str, ...], lines: tuple[str, ...]) -> Hint | None:
+    """Give what `find` gives; every report of a run asks the same, and 64 hosts' lines take a second."""
+    return find(words, labels, lines)
+
+
+def _lines(folder: RunFolder, phase: str, max_bytes: int) -> Iterator[str]:
+    """Give the lines from the ends of a phase's logs, each once, without those that tell of what was handled."""
+    seen: set[str] = set()
     for path in sorted(folder.path.glob(f"{phase}-node-*.log"))[:MAX_LOGS]:
         try:
             with path.open("rb") as stream:
-                stream.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
-                tail = stream.read(LOG_TAIL_BYTES).decode("utf-8", "replace")
+                stream.seek(max(0, path.stat().st_size - max_bytes))
+                tail = stream.read(max_bytes).decode("utf-8", "replace")
         except OSError:
             continue
-        yield from (line for line in tail.splitlines() if TELLING.search(line) and not HANDLED.search(line))
+        fresh = dict.fromkeys(line for line in tail.splitlines() if line not in seen)
+        seen.update(fresh)
+        yield from (line for line in fresh if not HANDLED.search(line))
 
 
 def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str], ...] = ()) -> RunView:

@@ -167,6 +167,11 @@ DEVICES = (
         ("n1 shows 8 rows",),
     ),
     Lines(
+        "gpu_off_the_bus",
+        ("NVRM: GPU at PCI:0000:3b:00: GPU has fallen off the bus.", "handle for GPU 0000:3B:00.0: GPU is lost."),
+        ("the bus of GPU 0000:3B:00.0", "no packet is lost"),
+    ),
+    Lines(
         "hsa_resources",
         ("Call returned HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.",),
         ("HSA_STATUS_SUCCESS",),
@@ -370,5 +375,15 @@ HOSTS = (
     ),
     Lines(
         "clock_wrong", ("make: warning: Clock skew detected.  Your build may be incomplete.",), ("the clock is right",)
+    ),
+    Lines(
+        "program_missing",
+        (
+            "bash: torchrun: command not found",
+            "[default0]:/opt/launch.sh: line 3: torchrun: command not found",
+            "/bin/sh: 1: torchrun: not found",
+            'exec: "torchrun": executable file not found in $PATH',
+        ),
+        ("checkpoint: not found", "no crash: nothing was found"),
     ),
 )

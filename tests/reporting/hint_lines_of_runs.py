@@ -145,7 +145,7 @@ COLLECTIVES = (
     Lines(
         "gloo_interface",
         ("RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:83] Unable to find address for: x",),
-        ("the backend is gloo",),
+        ("the backend is gloo", "GLOO_SOCKET_IFNAME=eth0"),
     ),
 )
 
@@ -171,12 +171,17 @@ WORKLOAD = (
             "could not measure: n1: no file scripts/launch_rocm.sh; correct aorta_path",
             "python3: can't open file '/opt/aorta/train.py': [Errno 2] No such file or directory",
         ),
-        ("no files were lost", "nofile is 1024"),
+        ("no files were lost", "nofile is 1024", "no file found, starting at step 0"),
     ),
     Lines(
         "checkouts_differ",
         ("the hosts have different checkouts in /opt/aorta: 1a2b on n1, 3c4d on n2; make them equal",),
         ("different hosts",),
+    ),
+    Lines(
+        "results_removed",
+        ("1 of 1 hosts gave no traces: n1: the list of files from before the launch is gone; it is unknown",),
+        ("the list of files from before the launch",),
     ),
     Lines(
         "no_fresh_traces",
@@ -211,7 +216,7 @@ WAITING = (
             "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE) ran for 9",
             "measured, bad: no step for 120 s after step 14: rank 0 in wait (work.py:9)",
         ),
-        ("the step timer", "no step log of rank 1"),
+        ("the step timer", "no step log of rank 1", "collective timeout: 600 s"),
     ),
     Lines(
         "barrier_missing_ranks",

@@ -80,6 +80,37 @@ def test_the_logs_of_the_phase_tell_why_where_the_reason_says_only_that(tmp_path
     assert getattr(hint_for(other, folder), "key", "") == "ended_sigabrt"
 
 
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate resources", "hsa_resources"),
+        ("hipErrorNoBinaryForGpu: Unable to find code object for all current devices", "gpu_wrong_build"),
+        (
+            "[E socket.cpp:957] [c10d] The client socket has timed out after 60s while trying to connect to (a, 29500)",
+            "rendezvous_unreachable",
+        ),
+        ("bash: torchrun: command not found", "program_missing"),
+        ("NVRM: GPU at PCI:0000:3b:00: GPU has fallen off the bus.", "gpu_off_the_bus"),
+        ("Compile with `TORCH_USE_HIP_DSA` to enable device-side assertions.", ""),
+        ("No module named flash_attn, falling back to sdpa", ""),
+        ("/opt/torch/cuda/__init__.py:129: UserWarning: CUDA initialization: Found no NVIDIA driver", ""),
+        ("[W socket.cpp:601] [c10d] The client socket has failed to connect to [::1]:29500 (errno: 97)", ""),
+        ("n1:1:2 [0] NCCL INFO NET/IB : No device found.", ""),
+        ("oom_kill 0", ""),
+    ],
+)
+def test_a_line_of_the_log_that_a_hint_knows_is_enough_unless_it_was_handled(
+    tmp_path: Path, line: str, key: str
+) -> None:
+    folder = RunFolder(tmp_path)
+    stage = StageRecord(name="test_run_benchmark", outcome="failed", reason="n1: the launch command exited 1")
+    log = tmp_path / "benchmark-node-0.log"
+    log.write_text(f"step 1\n{line}\n", "utf-8")
+    assert getattr(hint_for(stage, folder), "key", "") == key
+    log.write_text(f"{line}\nRuntimeError: HIP out of memory\n", "utf-8")
+    assert getattr(hint_for(stage, folder), "key", "") == "gpu_memory"
+
+
 def test_what_passed_or_was_interrupted_has_none(tmp_path: Path) -> None:
     for outcome in ("passed", "skipped", "interrupted"):
         stage = StageRecord.model_validate({"name": "s", "outcome": outcome, "reason": REASON})

@@ -195,7 +195,8 @@ COLLECTIVES = (
     says(
         "gloo_interface",
         "fatal",
-        r"gloo.{0,160}(?:unable to resolve|unable to find address|cannot assign requested)|GLOO_SOCKET_IFNAME",
+        r"gloo.{0,160}(?:unable to resolve|unable to find address|cannot assign requested)"
+        r"|GLOO_SOCKET_IFNAME(?! ?[=:'])",
         "gloo finds no network address: no interface is called as GLOO_SOCKET_IFNAME says, or its own name stands "
         "for loopback or nothing",
         "compare GLOO_SOCKET_IFNAME with `ip -br addr` on each host; without it, add the host's name to /etc/hosts",
@@ -208,8 +209,8 @@ WAITING = (
     says(
         "collective_hang",
         "degrade",
-        r"watchdog caught collective operation timeout|collective operation timeout|collective timeout"
-        r"|no step for \d+ s(?: after step \d+| before the first step)",
+        r"watchdog caught collective operation timeout|collective operation timeout"
+        r"|collective timeout(?! ?(?:[=:(\d]|of|is))|no step for \d+ s(?: after step \d+| before the first step)",
         "ranks wait for a collective that at least one rank did not enter, or whose data never came",
         "compare the ranks' stacks: the one that stands elsewhere is the cause; if all stand in it, look at the "
         "fabric between them",

@@ -30,7 +30,7 @@ DEVICES = (
     says(
         "gpu_illegal_access",
         "fatal",
-        r"illegal memory access|hipErrorIllegalAddress|device-side assert|misaligned address",
+        r"illegal memory access|hipErrorIllegalAddress|device-side assert(?!ions)|misaligned address",
         "a kernel of the workload touched memory that is not its own, or an index was out of range",
         "run again with CUDA_LAUNCH_BLOCKING=1 or AMD_SERIALIZE_KERNEL=3 to see which; if other hosts run it well, "
         "test the GPU",
@@ -112,6 +112,14 @@ DEVICES = (
         "a GPU of this host is missing: fallen off the bus, disabled, or a partition mode that changes the number",
         "compare `lspci` with `rocm-smi` or `nvidia-smi -L`; see the kernel log since boot",
         _ROCM,
+    ),
+    says(
+        "gpu_off_the_bus",
+        "fatal",
+        r"fallen off the bus|\bGPU is lost\b",
+        "the GPU does not answer on its PCIe bus any more: power, heat, slot or the card itself",
+        "drain the host and reboot it; when it comes again, reseat or replace the card",
+        "NVIDIA's Xid documentation",
     ),
     says(
         "hsa_resources",

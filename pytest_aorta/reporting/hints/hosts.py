@@ -187,7 +187,8 @@ HOSTS = (
         "host_memory",
         "fatal",
         r"cannot allocate memory|std::bad_alloc|\bMemoryError\b|errno 12\b|DefaultCPUAllocator.{0,40}memory"
-        r"|oom[-_ ]kill|out of memory handler|\bout of memory: killed process|loader worker .{0,60}by signal: killed",
+        r"|oom[-_ ]kill(?!\w*:? 0\b)|out of memory handler|\bout of memory: killed process"
+        r"|loader worker .{0,60}by signal: killed",
         "the host, or the memory limit of the container or job, has too little memory",
         "see what used it (samples, kernel log); fewer loader workers or ranks, or a higher limit",
         _LINUX,
@@ -305,5 +306,13 @@ HOSTS = (
         "the clock of the host is wrong",
         "start time synchronisation there (`chronyc tracking`, `timedatectl`)",
         _LINUX,
+    ),
+    says(
+        "program_missing",
+        "fatal",
+        r"(?:^|[\s/.:])(?:ba|da|z|k)?sh: .{1,120}: (?:command )?not found\s*$|executable file not found in \$PATH",
+        "a program that the launch calls is not installed where it runs, or not on its PATH",
+        "give its whole path, or install it into the image",
+        "the shell's manual",
     ),
 )

@@ -36,7 +36,7 @@ WORKLOAD = (
     says(
         "entry_missing",
         "fatal",
-        r"no file \S+|can't open file|aorta_path to where the workload is",
+        r"no file (?!found|was|is|exists)\S+|can't open file|aorta_path to where the workload is",
         "a file that the configuration names is not where the workload looks for it",
         "correct aorta_path, base_config, train_script or workload.command, or the mount that should show it",
         _OWN,
@@ -47,6 +47,14 @@ WORKLOAD = (
         r"different (?:checkouts|commits)",
         "the hosts do not have the same version of the code",
         "bring them to one commit, or leave aorta_path out so that the bundled tree is sent",
+        _OWN,
+    ),
+    says(
+        "results_removed",
+        "degrade",
+        r"the list of files from before the launch is gone",
+        "the run's folder below the results was removed or emptied while the run went on",
+        "keep clean-up jobs and other people out of the folder of the results, then run it again",
         _OWN,
     ),
     says(
