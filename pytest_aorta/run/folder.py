@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -35,6 +36,11 @@ def new_run_id() -> str:
         | secrets.randbits(62)
     )
     return f"{number:032x}"
+
+
+def is_run_id(name: str) -> bool:
+    """Tell a run id from the name that somebody gave to a copy of a run."""
+    return re.fullmatch("[0-9a-f]{32}", name) is not None
 
 
 class MetricsFile(BaseModel):

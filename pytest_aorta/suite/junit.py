@@ -13,6 +13,7 @@ from _pytest.junitxml import mangle_test_address, xml_key
 from pytest_aorta.reporting.json_report import write_text
 from pytest_aorta.reporting.junit import gates_xml, stage_properties
 from pytest_aorta.reporting.model import RunView
+from pytest_aorta.reporting.text import one_line
 from pytest_aorta.suite.rows import STAGE_ROW
 
 _log = logging.getLogger(__name__)
@@ -58,9 +59,13 @@ class JUnitProperties:
     def tell_end(self, config: pytest.Config, why: str, left: str) -> None:
         """Tell of a session that was ended before its last test: the test it ended in has no name yet.
 
-        Where no testcase tells of it, `left` gets one: the node id of the test that would have been next.
+        Where no testcase tells of it, `left` gets one: the node id of the test that would have been next, or of none.
+        A run that did not pass by its tests' outcomes alone, such as a failed one that is judged again, gets one too.
         """
         writer = config.stash.get(xml_key, None)
+        if left.endswith("::"):
+            left += "interruption" if why else "run"
+        why = why or _why_not_passed(self._view())
         if writer is None or not why:
             return
         unnamed = [reporter for reporter in writer.node_reporters.values() if "name" not in reporter.attrs]
@@ -81,6 +86,10 @@ class JUnitProperties:
             write_text(self._gates_file, gates_xml(view))
         except OSError as error:
             _log.warning("%s could not be written (%s); the gates stand in the JUnit file too", self._gates_file, error)
+
+
+def _why_not_passed(view: RunView | None) -> str:
+    return one_line(view.sentence) if view is not None and view.verdict != "passed" else ""
 
 
 def _record(item: pytest.Item) -> None:

@@ -21,7 +21,7 @@ from pytest_aorta.config.threshold_file import load_thresholds
 from pytest_aorta.errors import ConfigError, Fault
 from pytest_aorta.plugin import LAST_RUN, Activation
 from pytest_aorta.run.context import RunContext
-from pytest_aorta.run.folder import RunFolder, new_run_id
+from pytest_aorta.run.folder import RunFolder, is_run_id, new_run_id
 from pytest_aorta.run.gating import Pipeline, Stage, bare
 from pytest_aorta.run.hosts import clashing_folders, engine_of, fleet_of, not_in_this_version, unusable_here
 from pytest_aorta.run.interruption import Interruption
@@ -249,7 +249,19 @@ def _last(path: Path, asked: str) -> Path:
         raise ConfigError([Fault(asked, f"{path} is damaged; name the run by its id")]) from error
     if not is_run_folder(folder):
         raise ConfigError([Fault(asked, f"the last run's folder {folder} is gone; name another run by its id")])
+    _refuse_outdated(path, folder, asked)
     return folder
+
+
+def _refuse_outdated(path: Path, folder: Path, asked: str) -> None:
+    """Refuse a last run after which others began that wrote their reports elsewhere, or none: its verdict is old."""
+    later = [run.run_id for run in find_runs(folder.parent) if run.run_id > folder.name and is_run_id(run.run_id)]
+    if later:
+        why = (
+            f"{path} names {folder.name} as the last run, but {folder.parent} has a later one, {later[-1]}, which "
+            "wrote its reports elsewhere or none; name the one that you mean by its id"
+        )
+        raise ConfigError([Fault(asked, why)])
 
 
 def _absence(stored: StoredRun | None) -> str:

@@ -20,7 +20,7 @@ from pytest_aorta.suite.opening import Opened
 
 _KINDS = (".html", ".xml", "-gates.xml", ".log")
 # Sessions of pytest that print something and run no test.
-_LISTING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
+_LISTING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow", "setuponly", "setupplan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,11 @@ class Reports:
         return found
 
 
+def runs_nothing(config: pytest.Config) -> bool:
+    """Tell whether this session only prints what it knows of tests, and runs none."""
+    return any(getattr(config.option, name, False) for name in _LISTING)
+
+
 def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
     """Point pytest's own report writers below the report folder where the user named no files.
 
@@ -125,7 +130,7 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
         pytest.UsageError: a report cannot be written where it is to stand.
     """
     option = config.option
-    if any(getattr(option, name, False) for name in _LISTING):
+    if runs_nothing(config):
         return Reports()
     named = {kind: _named(config, kind) for kind in ("htmlpath", "xmlpath", "log_file")}
     for flag, kind in (("--html", "htmlpath"), ("--junitxml", "xmlpath")):
@@ -133,6 +138,7 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
             _require_openable(flag, path)
     if option.aorta_no_reports:
         html, junit, log = named.values()
+        _require_folders("--html", _pages((opened.report_stem,), html))
         return Reports(
             html=html, junit=junit, log=log, earlier=_targets(html, junit), pages=_pages((opened.report_stem,), html)
         )
@@ -149,6 +155,7 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
     last = () if opened.stored else (folder / LAST_RUN,)
     gates = folder / f"{stem}-gates.xml"
     _require_writable(folder, (html, junit, log, gates, *lists, *last))
+    _require_folders("--aorta-report-dir" if own_html else "--html", _pages((stem,), html))
     if own_html:
         option.htmlpath = str(html)
         option.self_contained_html = True
@@ -214,6 +221,13 @@ def _require_writable(folder: Path, files: Sequence[Path | None]) -> None:
     if taken := [str(file) for file in files if file is not None and file.is_dir()]:
         why = f"{', '.join(taken)} is a folder where a file is to be written; remove it, or name another report folder"
         raise pytest.UsageError(str(Fault("--aorta-report-dir", why)))
+
+
+def _require_folders(flag: str, folders: Sequence[Path]) -> None:
+    """Refuse a file where a folder of pages is to stand."""
+    if taken := [str(folder) for folder in folders if os.path.lexists(folder) and not folder.is_dir()]:
+        why = f"{', '.join(taken)} is no folder, and pages are to be written there; remove it, or name another folder"
+        raise pytest.UsageError(str(Fault(flag, why)))
 
 
 def _require_openable(flag: str, path: Path) -> None:

@@ -30,7 +30,7 @@ from pytest_aorta.suite.collection import StageItem, StageSuite, in_table_order,
 from pytest_aorta.suite.html import HtmlRows
 from pytest_aorta.suite.junit import JUnitProperties
 from pytest_aorta.suite.opening import Opened, begin_run, refuse_live, refuse_nothing_to_judge, remember
-from pytest_aorta.suite.reports import Reports, unwritten
+from pytest_aorta.suite.reports import Reports, runs_nothing, unwritten
 from pytest_aorta.suite.rows import STAGE_ROW, StageRows
 from pytest_aorta.suite.subtests import open_subtests
 from pytest_aorta.suite.terminal import Progress, last_lines, speaks_for_stages, write_summary
@@ -117,7 +117,7 @@ class Validation:
     def start(self, session: pytest.Session) -> None:
         """Make the run and take the signals."""
         option = self._config.option
-        if option.collectonly:
+        if runs_nothing(self._config):
             return
         if session.testsfailed and not option.continue_on_collection_errors:
             self.withdraw()
@@ -185,7 +185,7 @@ class Validation:
         self._interruption.hold_for_good()
         self._finish(session, self._pipeline)
         self._exit_code = session.exitstatus
-        left = f"{self._opened.suite_name}::{self._left(self._pipeline) or 'interruption'}"
+        left = f"{self._opened.suite_name}::{self._left(self._pipeline)}"
         self._junit.tell_end(self._config, self._ended(session, self._pipeline), left)
 
     def insist(self, session: pytest.Session) -> None:
@@ -225,7 +225,7 @@ class Validation:
             write_summary(reporter, self._view)
             if self._unwritten:
                 reporter.write_line(f"aorta: {self._unwritten}", red=True)
-        elif not self._selected and exitstatus not in _UNCOLLECTED and not self._config.option.collectonly:
+        elif not self._selected and exitstatus not in _UNCOLLECTED and not runs_nothing(self._config):
             reporter.write_line(f"aorta: no stage is selected; there are {', '.join(s.test for s in self._stages)}")
 
     def leave(self) -> None:

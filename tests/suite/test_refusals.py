@@ -111,6 +111,20 @@ def test_selecting_no_stage_leaves_the_last_runs_reports_alone(rig: Any) -> None
     assert files_of(rig) == before
 
 
+@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
+def test_showing_fixtures_of_stages_starts_no_run(rig: Any, option: str) -> None:
+    rig.configure()
+    rig.reports.mkdir()
+    (rig.reports / "aorta_single.xml").write_text("of the run before", "utf-8")
+
+    output = rig.run(option, code=0)
+
+    assert "aorta_single::test_launch_container" in output
+    assert "no stage is selected" not in output
+    assert [path.read_text("utf-8") for path in rig.reports.iterdir()] == ["of the run before"]
+    assert not (rig.path / "aorta_results").exists()
+
+
 def test_two_runs_do_not_share_a_report_folder(rig: Any, waiter: Any) -> None:
     rig.configure("--hang-at", "5")
     first = rig.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 
@@ -182,3 +183,35 @@ def test_several_threshold_files_matter_only_where_one_is_enforced(rig: Any) -> 
     rig.configure(threshold_json="")
 
     assert "ambiguous" in rig.run(code=4)
+
+
+def test_a_failed_run_that_is_judged_again_is_an_error_in_junit(rig: Any) -> None:
+    rig.configure("--exit", "3")
+    rig.run(code=1)
+
+    output = rig.pytest("-k", "test_validate_thresholds", code=1)
+
+    assert "FAILED: 2 of 2 gates held; but the run itself failed: test_run_benchmark: " in output
+    for name in ("aorta_single-rejudged.xml", "aorta_single-rejudged-gates.xml"):
+        suite = rig.junit(name)
+        assert (suite.get("errors"), suite.get("failures")) == ("1", "0"), name
+        (error,) = suite.findall("testcase[@name='run']/error")
+        assert "the run itself failed: test_run_benchmark: " in error.get("message")
+
+
+def test_an_older_run_is_not_judged_as_the_last_one(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    first = rig.folder
+    shutil.copytree(first, first.with_name(f"{first.name}-kept"))
+    assert first.name in rig.aorta("runs", "show", "last", code=0)
+    rig.configure("--exit", "3")
+    rig.run("--aorta-no-reports", code=1)
+    (later,) = {path.name for path in first.parent.iterdir()} - {first.name, f"{first.name}-kept"}
+
+    said = f"names {first.name} as the last run, but {first.parent} has a later one, {later}, which wrote its reports"
+    assert f"--aorta-run: {rig.reports / 'last_run.json'} {said}" in rig.pytest(
+        "-k", "test_validate_thresholds", code=4
+    )
+    assert f"has a later one, {later}" in rig.aorta("runs", "show", "last").replace("\n", " ")
+    assert json.loads((first / "run.json").read_text("utf-8"))["judgements"] == []

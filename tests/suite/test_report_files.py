@@ -89,6 +89,22 @@ def test_a_folder_in_a_reports_place_is_refused_before_anything_runs(rig: Any, n
     assert not (rig.path / "aorta_results").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "flag"), [([], "--aorta-report-dir"), (["--html=aorta_reports/x.html", "--aorta-no-reports"], "--html")]
+)
+def test_a_file_in_the_place_of_the_pages_is_refused_before_anything_runs(
+    rig: Any, options: list[str], flag: str
+) -> None:
+    rig.configure()
+    rig.reports.mkdir()
+    (rig.reports / "aorta_single_html").write_text("mine", "utf-8")
+
+    output = rig.run(*options, code=4)
+
+    assert f"{flag}: {rig.reports / 'aorta_single_html'} is no folder, and pages are to be written there" in output
+    assert not (rig.path / "aorta_results").exists()
+
+
 def test_a_report_that_cannot_be_written_at_the_end_is_named_and_costs_no_other(rig: Any) -> None:
     rig.configure()
     does = 'Path("aorta_reports/aorta_single.xml").mkdir()'
