@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
 REAP_TIMEOUT_S = 10.0
 LOOK_TIMEOUT_S = 4.0
-NUM_DISCARDS = 2  # the second time over a new connection, should it be that which is broken
+NUM_DISCARDS = 2  # the second time over a new connection: this one may be broken, or have no session left
 END_TIMEOUT_S = 3.0
 SLICE_S = 1.0
 READ_BYTES = 65536
@@ -107,7 +107,7 @@ class SshTransport:
         """
         for _ in range(NUM_DISCARDS):
             try:
-                with self.lent() as host:
+                with self.lent() as host, _ending_when_it_fails(host.link):
                     host.discard(folder)
             except OSError:
                 continue
@@ -277,6 +277,16 @@ class SshPipes:
                 words = " / ".join(done.output.split("\n")).strip(" /")
                 raise OSError(f"what it started could not be ended (status {done.status}): {words}")
             return
+
+
+@contextlib.contextmanager
+def _ending_when_it_fails(link: Link) -> Iterator[None]:
+    """End a connection that does no more what is asked: whoever needs one next makes another."""
+    try:
+        yield
+    except OSError:
+        link.close()
+        raise
 
 
 def _signal_name(number: int) -> str:

@@ -239,7 +239,7 @@ def test_what_was_fetched_before_the_link_broke_is_not_fetched_again(lab: Lab, h
 
 
 def test_a_link_that_breaks_again_is_an_error_and_leaves_nothing_here(lab: Lab, host: Host, tmp_path: Path) -> None:
-    host.path("/tmp/big").write_bytes(os.urandom(1_500_000))
+    host.path("/tmp/big").write_bytes(os.urandom(9_000_000))
 
     def get() -> None:
         with pytest.raises(OSError, match=r"was lost|ended the session"):
