@@ -30,7 +30,7 @@ class Bound:
         try:
             if os.lstat(self._path).st_size <= self._limit_bytes:
                 return
-            descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return
         try:
@@ -42,6 +42,7 @@ class Bound:
             os.close(descriptor)
 
     def _shorten(self, log: int) -> None:
+        """Move the end down to the head, then cut: who appends meanwhile loses nothing but in the cut's own moment."""
         if self._cut_at < 0:
             self._cut_at = os.pread(log, self._head_bytes, 0).rfind(b"\n") + 1 or self._head_bytes
         size = os.fstat(log).st_size
@@ -50,11 +51,22 @@ class Bound:
         first = end.find(b"\n") + 1
         begin, end = begin + first, end[first:]
         self._num_cut += begin - self._cut_at - len(self._note)
-        self._num_cut += os.fstat(log).st_size - size  # what came just now goes too
         self._note = f"[{self._num_cut} bytes were left out here: this log grew too long]\n".encode()
-        os.truncate(log, self._cut_at)
-        rest = memoryview(self._note + end)
-        while rest:
-            rest = rest[os.write(log, rest) :]
+        at = _write(log, self._note + end, self._cut_at)
+        most = self._limit_bytes * 3 // 4
+        while at < most and (more := os.pread(log, most - at, size)):
+            at = _write(log, more, at)
+            size += len(more)
+        self._num_cut += os.fstat(log).st_size - size  # the next note says so
+        os.ftruncate(log, at)
         if self._tail is not None:
             self._tail.moved(begin, self._cut_at + len(self._note))
+
+
+def _write(log: int, data: bytes, at: int) -> int:
+    """Write over what stands at an offset, and give the offset behind."""
+    rest = memoryview(data)
+    while rest:
+        num_written = os.pwrite(log, rest, at)
+        rest, at = rest[num_written:], at + num_written
+    return at

@@ -107,7 +107,7 @@ def test_hashed_names_and_ports_are_known(lab: Lab, host: Host, home: Path, seco
 
 
 def test_hosts_with_addresses_of_version_6(lab: Lab, tmp_path: Path) -> None:
-    prefix = f"fd12:3456:{lab.plan.number}"
+    prefix = f"fd12:3456:{lab.plan.number + 1}"  # never a zero, which would be left out where it is printed
     addresses = [f"{prefix}::{number}" for number in (11, 12)]
     ours = ["ip", "-6", "address", "add", f"{prefix}::1/64", "dev", lab.plan.link, "nodad"]
     subprocess.run(ours, check=True)
