@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict
 
 COUNTS = ("num_", "kernel_log_notes")
 COUNTED = ("GPUs",)
+TRACE_COLLECTION = "[trace collection]"
+COMMUNICATION = "[evidence] (check=communication)"
 
 State = Literal["passed", "failed", "warned", "not_judged"]
 Account = Literal["cluster", "rig", "workload", "config"]
@@ -69,6 +71,11 @@ class Check(BaseModel):
     def unmeasured(self) -> bool:
         """Tell whether a limit was missed only because nothing was measured that could be held against it."""
         return self.failed and self.gate is not None and self.actual is None
+
+    @property
+    def gate_name(self) -> str:
+        """Give the name of the threshold or metric that a gate is about, without the rank that it was held against."""
+        return self.label.partition("metric=")[2].removesuffix(")").partition(", rank=")[0]
 
     @property
     def actual_text(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack
 
 import pytest
 
@@ -69,11 +70,11 @@ class AortaSession:
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
         """Leave the reports of the run before where nothing could be collected."""
-        try:
-            return (yield)
-        except BaseException:
-            self.validation.withdraw()
-            raise
+        with ExitStack() as unless_collected:
+            unless_collected.callback(self.validation.withdraw)
+            collected = yield
+            unless_collected.pop_all()
+        return collected
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remember what was deselected."""

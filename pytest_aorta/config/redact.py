@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pytest_aorta.config.document import JsonPath, nodes
@@ -64,13 +64,7 @@ def without_passwords(text: str) -> str:
 
 def scrub_file(text: str, secrets: Iterable[str]) -> str:
     """Replace `secrets` in the text of a configuration file; one that is JSON stays so, and so do its numbers."""
-    known = tuple(secrets)
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return scrub(text, known)
-    cleaned = redact(document, known)
-    return text if cleaned == document else json.dumps(cleaned, indent=2) + "\n"
+    return _through_json(text, tuple(secrets), redact, indent=2)
 
 
 def scrub_value(text: str, secrets: Iterable[str]) -> str:
@@ -89,15 +83,19 @@ def scrub_line(line: str, secrets: Iterable[str]) -> str:
     """Replace `secrets` in a line of a log; one that is a JSON object stays one: short numbers and plain names stay."""
     if not line.startswith("{"):
         return scrub(line, secrets)
-    known = tuple(secrets)
+    return _through_json(line, tuple(secrets), _line_value)
+
+
+def _through_json(
+    text: str, secrets: tuple[str, ...], clean: Callable[[Any, tuple[str, ...]], Any], *, indent: int | None = None
+) -> str:
+    """Clean the document that a text is, leaving its end of line; a text that is none is scrubbed as it stands."""
     try:
-        document = json.loads(line)
+        document = json.loads(text)
     except (ValueError, RecursionError):
-        return scrub(line, known)
-    cleaned = _line_value(document, known)
-    if cleaned == document:
-        return line
-    return json.dumps(cleaned) + line[len(line.rstrip("\r\n")) :]
+        return scrub(text, secrets)
+    cleaned = clean(document, secrets)
+    return text if cleaned == document else json.dumps(cleaned, indent=indent) + text[len(text.rstrip("\r\n")) :]
 
 
 def secrets_in(document: Any, path: JsonPath = ()) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def tally(checks: Sequence[Check]) -> str:
     """
     by_gate: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
-        by_gate.setdefault((_gate_name(check), str(check.gate)), []).append(check)
+        by_gate.setdefault((check.gate_name, str(check.gate)), []).append(check)
     num_of_name = Counter(name for name, _ in by_gate)
     failed, unmeasured = [], []
     for (name, bound), judged in by_gate.items():
@@ -83,10 +83,6 @@ def tally(checks: Sequence[Check]) -> str:
     if unmeasured:
         parts.append(f"{len(unmeasured)} of {len(by_gate)} gates could not be measured: {', '.join(unmeasured)}")
     return "; ".join(parts if failed or not unmeasured else parts[1:])
-
-
-def _gate_name(check: Check) -> str:
-    return check.label.partition("metric=")[2].removesuffix(")").partition(", rank=")[0]
 
 
 def _judge_one(rule: Rule, metrics: Mapping[str, Metric], host_of: HostOf) -> tuple[Check, ...]:

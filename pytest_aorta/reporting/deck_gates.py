@@ -73,14 +73,9 @@ def judgement_of(limit: Limit, view: RunView, state: ThresholdsState) -> Judged:
     return Judged(limit, verdicts.get(check.state, "not evaluated"), check.actual, check.unit or unit, reason)
 
 
-def gate_name(check: Check) -> str:
-    """Give the name of a gate's threshold or metric, without the rank it is about."""
-    return check.label.partition("metric=")[2].removesuffix(")").partition(", rank=")[0]
-
-
 def _is_of(check: Check, limit: Limit) -> bool:
     gate = check.gate
-    return gate is not None and gate_name(check) == limit.name and (gate.kind, gate.limit) == (limit.kind, limit.value)
+    return gate is not None and check.gate_name == limit.name and (gate.kind, gate.limit) == (limit.kind, limit.value)
 
 
 def _excess(check: Check, limit: Limit) -> float:

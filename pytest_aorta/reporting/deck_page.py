@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from pytest_aorta.ranks import place_of
 from pytest_aorta.reporting import figures, figures_bars, figures_grid
 from pytest_aorta.reporting.deck import ABSENT
 from pytest_aorta.reporting.deck_document import (
@@ -27,7 +28,6 @@ from pytest_aorta.reporting.deck_document import (
     Status,
 )
 from pytest_aorta.reporting.deck_gates import write_quantity
-from pytest_aorta.reporting.deck_ranks import place_of
 from pytest_aorta.reporting.figures import NO_LEGEND, Figure, Legend, Line
 from pytest_aorta.reporting.html_rows import TEMPLATES, render
 from pytest_aorta.reporting.margin import margin

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, median
 
 from pytest_aorta.metric import Metric
+from pytest_aorta.ranks import place_of
 from pytest_aorta.reporting.deck_document import (
     DeckChartMetric,
     DeckCharts,
@@ -166,12 +167,6 @@ class Ranks:
 
 
 NO_RANKS = Ranks((), (), 1, {})
-
-
-def place_of(rank: int, hosts: Sequence[str], ranks_per_host: int) -> tuple[str | None, int | None]:
-    """Give the host and local rank of a rank, as ranks are numbered: host by host."""
-    node, local = divmod(rank, max(1, ranks_per_host))
-    return (hosts[node], local) if 0 <= node < len(hosts) else (None, None)
 
 
 def by_rank(metrics: Mapping[str, Metric], name: str) -> ByRank:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_aorta.checks import Check
+from pytest_aorta.checks import COMMUNICATION, TRACE_COLLECTION, Check
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.document import Document, HintPart, hint_part
 from pytest_aorta.reporting.hostlist import host_list
@@ -17,8 +17,6 @@ from pytest_aorta.reporting.text import one_line
 
 BenchmarkStatus = Literal["pending", "running", "completed", "failed", "timeout"]
 SCHEMA_VERSION = 1
-COLLECTED = "[trace collection]"
-TOGETHER = "[evidence] (check=communication)"
 
 
 class ClusterPart(Document):
@@ -195,12 +193,12 @@ def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tu
     failing = set(blamed_hosts(view.checks))
     failed = [check for check in view.checks if check.failed]
     named = {check.host for check in failed if check.gate is None}
-    named |= {c.host for c in view.checks if c.state == "not_judged" and c.label.startswith(COLLECTED)}
+    named |= {c.host for c in view.checks if c.state == "not_judged" and c.label.startswith(TRACE_COLLECTION)}
     has_metric = any(metric.value is not None for metric in view.metrics.values())
     measured = has_metric or (view.verdict == "failed" and bool(failing))
     measured = measured and view.verdict in {"passed", "failed"}
     measured = measured and (bool(failing) or not any(check.fault == "cluster" for check in failed))
-    measured = measured and all(check.label != TOGETHER for check in failed)
+    measured = measured and all(check.label != COMMUNICATION for check in failed)
     return (
         tuple(host for host in hosts if host in failing),
         tuple(host for host in hosts if measured and host not in named),

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_aorta.checks import Check
-from pytest_aorta.reporting.deck_gates import gate_name
 from pytest_aorta.reporting.hints import Hint
 from pytest_aorta.reporting.model import RunView, short_label
 from pytest_aorta.reporting.text import one_line, without_tally
@@ -154,7 +153,7 @@ def _gate_lines(gates: Sequence[Check]) -> list[str]:
         return []
     words: dict[tuple[str, str], str] = {}  # the ranks of one gate are one, and one that failed says more
     for check in sorted(gates, key=lambda check: _GRAVITY.get(_word(check), 0)):
-        words[gate_name(check), str(check.gate)] = _word(check)
+        words[check.gate_name, str(check.gate)] = _word(check)
     told = list(words.values())
     bad = [f"{told.count(word)} of {len(told)} {word}" for word in ("failed", _UNMEASURED) if word in told]
     header = f"gates: {', '.join(bad)}" if bad else f"gates: {len(told)}, none failed"

@@ -19,6 +19,7 @@ from pytest_aorta.checks import Bound, Check
 from pytest_aorta.config.settings import Settings, restore
 from pytest_aorta.gates.metrics import unit_of
 from pytest_aorta.gates.thresholds import THRESHOLDS, gate, rules
+from pytest_aorta.ranks import place_of
 from pytest_aorta.reporting.deck import DeckFacts, build_deck
 from pytest_aorta.reporting.deck_document import (
     DeckEnvironmentRow,
@@ -29,9 +30,8 @@ from pytest_aorta.reporting.deck_document import (
     DeckStraggler,
     DeckValue,
 )
-from pytest_aorta.reporting.deck_gates import Limit, gate_name
+from pytest_aorta.reporting.deck_gates import Limit
 from pytest_aorta.reporting.deck_page import DECK, DeckPlace, deck_stylesheet, render_deck
-from pytest_aorta.reporting.deck_ranks import place_of
 from pytest_aorta.reporting.json_report import write_json, write_text
 from pytest_aorta.reporting.model import RunView, without_cause
 from pytest_aorta.reporting.text import one_line, without_tally
@@ -174,7 +174,7 @@ def _limits(judging: StageRecord | None, settings: Settings) -> tuple[Limit, ...
 
 
 def _limit(check: Check, bound: Bound) -> Limit:
-    name = gate_name(check)
+    name = check.gate_name
     metric = THRESHOLDS[name][0] if name in THRESHOLDS else name
     return Limit(name, metric, bound.kind, bound.limit, bound.tolerance, bound.unit)
 

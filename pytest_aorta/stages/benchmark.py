@@ -10,6 +10,7 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError, FleetError
 from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.ranks import ranks_of
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, Execution, Fabric, Rccl, Status, WorkloadTree
@@ -204,8 +205,9 @@ def judge_ranks(settings: Settings, watch: Watch) -> Iterator[Check]:
         return
     each = settings.nproc_per_node
     names = [host.name for host in settings.cluster.hosts]
+    seen = [name for name in names if name in watch.rank_hosts]
     unseen = [name for name in names if name not in watch.rank_hosts]
-    expected = {i * each + j for i, name in enumerate(names) if name not in unseen for j in range(each)}
+    expected = {rank for name in seen for rank in ranks_of(names.index(name), each)}
     if watch.ranks != expected:
         num = len(watch.ranks)
         yield Check(
@@ -214,7 +216,7 @@ def judge_ranks(settings: Settings, watch: Watch) -> Iterator[Check]:
             subtest=False,
             fault="workload",
             reason=f"{num} rank{'s were' if num != 1 else ' was'} seen running ({_list(watch.ranks)}), expected "
-            f"{len(expected)}" + (f" on {', '.join(watch.rank_hosts)}" if unseen else ""),
+            f"{len(expected)}" + (f" on {', '.join(seen)}" if unseen else ""),
             next_step="compare nproc_per_node and gpus_per_node with what the workload starts",
         )
     elif unseen:

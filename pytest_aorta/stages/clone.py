@@ -26,13 +26,10 @@ def clone_workload(run: RunContext, containers: Containers) -> WorkloadTree:
     """Send the bundled tree, or find the given checkout, and check that every entry point is there."""
     if run.settings.config.workload is not None:
         tree = _foreign(run)
-        require_same_folder(run)
-        return tree
-    if run.settings.config.aorta_path is None:
-        tree = _send_bundled(run, containers)
     else:
-        tree = _find_checkout(run, foreign_folder(run.settings))
-    require_entry_points(run.settings, run.inside, tree.root, advice=_advice(run.settings))
+        is_ours = run.settings.config.aorta_path is None
+        tree = _send_bundled(run, containers) if is_ours else _find_checkout(run, foreign_folder(run.settings))
+        require_entry_points(run.settings, run.inside, tree.root, advice=_advice(run.settings))
     require_same_folder(run)
     return tree
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_aorta.checks import Check
+from pytest_aorta.checks import TRACE_COLLECTION, Check
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.redact import scrub_value
 from pytest_aorta.config.settings import Settings
@@ -235,7 +235,7 @@ def _innocent(execution: Execution) -> Callable[[str], bool]:
 
 def _doubts(doubts: Mapping[str, str]) -> Iterator[Check]:
     for host, why in doubts.items():
-        label = f"[trace collection] (host={host})"
+        label = f"{TRACE_COLLECTION} (host={host})"
         yield Check(label=label, state="not_judged", subtest=False, reason=why, host=host)
 
 
@@ -253,7 +253,7 @@ def _checks(
             continue
         lost = loss_of(run, host.name) if error else None
         yield Check(
-            label=f"[trace collection] (host={host.name})",
+            label=f"{TRACE_COLLECTION} (host={host.name})",
             state="failed" if error else "passed",
             reason=error,
             host=lost.host if lost is not None else None if is_innocent(host.name) else host.name,
@@ -262,7 +262,7 @@ def _checks(
         )
     if not usable:
         yield Check(
-            label="[trace collection] (artifact=torch_traces)",
+            label=f"{TRACE_COLLECTION} (artifact=torch_traces)",
             state="failed",
             fault="rig",
             reason="no node gave a usable trace tree",

@@ -9,7 +9,7 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import Fault, StageError
 from pytest_aorta.gates.rules import Rule
 from pytest_aorta.gates.thresholds import gate, judge_all, rules, tally
-from pytest_aorta.reporting.deck_ranks import place_of
+from pytest_aorta.ranks import place_of
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.gating import NotNeeded, Step
 from pytest_aorta.run.products import Result, Verdicts
