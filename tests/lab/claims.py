@@ -65,6 +65,14 @@ def cgroups_of(plan: Plan) -> list[Path]:
     return [CGROUPS / plan.cgroup, *CGROUPS.glob(f"*/{plan.cgroup}")]
 
 
+def thaw(folder: Path) -> None:
+    """Let paused containers go on: under the first version of cgroups a frozen process does not die of SIGKILL."""
+    for name, running in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+        for state in folder.rglob(name):
+            with contextlib.suppress(OSError):  # it ended, or is the topmost one, which cannot be frozen
+                state.write_text(running, "ascii")
+
+
 def _lock(number: int) -> int | None:
     path = lock_path(number)
     while True:
@@ -104,6 +112,8 @@ def _clear(plan: Plan) -> None:
         left = [process for process in left if process.pid != os.getpid()]  # the keeper clears its own lab
         for process in left:
             process.kill()
+        for top in cgroups_of(plan):
+            thaw(top)
         for process in left:
             process.wait_gone()
     for top in cgroups_of(plan):

@@ -88,6 +88,8 @@ class Keeper:
             outer, first = self._hosts.pop(name)
             subprocess.run(["ip", "link", "del", name], stderr=subprocess.DEVNULL, check=False)
             first.kill()
+            for top in claims.cgroups_of(self._plan):
+                claims.thaw(top / name)
             outer.wait()
 
     def close(self) -> None:

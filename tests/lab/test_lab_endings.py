@@ -29,7 +29,8 @@ from tests.lab.lab import Lab
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run where it is ignored, in the background
 lab = Lab.up(2, docker=True)
 for host in lab.hosts:
-    host.run(["docker", "run", "-d", "lab/machine:1", "sleep", "1000"], check=True)
+    host.run(["docker", "run", "-d", "--name=kept", "lab/machine:1", "sleep", "1000"], check=True)
+lab.hosts[0].run(["docker", "pause", "kept"], check=True)
 heir = os.fork()
 if heir:
     print(json.dumps({"number": lab.plan.number, "keeper": lab.keeper.pid, "heir": heir}), flush=True)

@@ -200,6 +200,14 @@ LOST = (
 
 HOSTS = (
     Lines(
+        "session_lost",
+        (
+            "node2: its SSH session ended (the connection to 10.0.0.2 was lost), and the host answers over a new one",
+            "1 of 2 hosts gave no traces: node2: its SSH session ended (gone), and the host answers over a new one",
+        ),
+        ("its SSH session began",),
+    ),
+    Lines(
         "host_name",
         (
             "n1: no SSH connection (n1): the name n1 does not resolve (Name or service not known), expected a name",

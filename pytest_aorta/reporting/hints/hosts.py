@@ -25,6 +25,14 @@ LOST = (
 
 HOSTS = (
     says(
+        "session_lost",
+        "degrade",
+        r"its SSH session ended",
+        "sshd on that host was restarted, or somebody ended the session; the host itself is up",
+        "look at its sshd log around that time (`journalctl -u ssh -u sshd`), then run again",
+        _SSH,
+    ),
+    says(
         "host_name",
         "fatal",
         r"does not resolve|name or service not known|could not resolve hostname|temporary failure in name resolution"
