@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from pytest_aorta.suite.html import forget_pages
 from pytest_aorta.suite.opening import Opened
 
 _KINDS = (".html", ".xml", "-gates.xml", ".log")
+_INPUTS = ("--aorta-config", "--aorta-cluster", "--aorta-thresholds")
 # Sessions of pytest that print something and run no test.
 _LISTING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow", "setuponly", "setupplan")
 
@@ -136,8 +137,10 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
     for flag, kind in (("--html", "htmlpath"), ("--junitxml", "xmlpath")):
         if (path := named[kind]) is not None:
             _require_openable(flag, path)
+    inputs = _inputs(config, opened)
     if option.aorta_no_reports:
         html, junit, log = named.values()
+        _require_apart({"--html": html, "--junitxml": junit, "--log-file": log}, inputs)
         _require_folders("--html", _pages((opened.report_stem,), html))
         return Reports(
             html=html, junit=junit, log=log, earlier=_targets(html, junit), pages=_pages((opened.report_stem,), html)
@@ -154,6 +157,8 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
     lists = () if opened.stored else tuple(folder / name for name in LISTS)
     last = () if opened.stored else (folder / LAST_RUN,)
     gates = folder / f"{stem}-gates.xml"
+    ours = {f"our {path.name}": path for path in (gates, *lists, *last)}
+    _require_apart({"--html": html, "--junitxml": junit, "--log-file": log}, {**ours, **inputs})
     _require_writable(folder, (html, junit, log, gates, *lists, *last))
     _require_folders("--aorta-report-dir" if own_html else "--html", _pages((stem,), html))
     if own_html:
@@ -198,6 +203,13 @@ def _named(config: pytest.Config, option: str) -> Path | None:
     return Path(config.invocation_params.dir, os.path.expandvars(value)).expanduser() if value else None
 
 
+def _inputs(config: pytest.Config, opened: Opened) -> dict[str, Path]:
+    """Give the files that are read, by what they are: those of the settings, and those of the command line."""
+    options = {f"the file of {flag}": getattr(config.option, flag[2:].replace("-", "_")) for flag in _INPUTS}
+    named = {label: config.invocation_params.dir / value for label, value in options.items() if value}
+    return {f"the {file.kind} file": file.path for file in opened.settings.inputs} | named
+
+
 def _targets(*files: Path | None) -> tuple[Path, ...]:
     """Give the files that are written to: of a link what it leads to."""
     return tuple(file.resolve() for file in files if file is not None)
@@ -221,6 +233,14 @@ def _require_writable(folder: Path, files: Sequence[Path | None]) -> None:
     if taken := [str(file) for file in files if file is not None and file.is_dir()]:
         why = f"{', '.join(taken)} is a folder where a file is to be written; remove it, or name another report folder"
         raise pytest.UsageError(str(Fault("--aorta-report-dir", why)))
+
+
+def _require_apart(reports: Mapping[str, Path | None], others: Mapping[str, Path]) -> None:
+    """Refuse a report where another file stands or is written: one of the two would be lost."""
+    taken = {path.resolve(): label for label, path in others.items()}
+    for flag, path in reports.items():
+        if path is not None and (label := taken.setdefault(path.resolve(), flag)) != flag:
+            raise pytest.UsageError(str(Fault(flag, f"{path} is {label} already; name another file")))
 
 
 def _require_folders(flag: str, folders: Sequence[Path]) -> None:

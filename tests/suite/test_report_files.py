@@ -77,6 +77,21 @@ def test_reports_and_bundle_of_a_run_hold_nothing_of_the_runs_before(rig: Any) -
     assert [name for name in packed if name.endswith(".html")] == []
 
 
+def test_a_report_never_takes_the_place_of_another_file(rig: Any) -> None:
+    rig.configure()
+    rig.run(code=0)
+    before = files_of(rig.path)
+    limits = "limits_threshold.json"
+
+    assert "r.xml is --html already; name another file" in rig.run("--html=r.xml", "--junitxml=r.xml", code=4)
+    assert "verdict.json is our verdict.json already" in rig.run("--junitxml=aorta_reports/verdict.json", code=4)
+    for more in ((), ("--aorta-no-reports",), ("-k", "test_validate_thresholds")):
+        output = rig.run(f"--junitxml={limits}", f"--aorta-thresholds={limits}", *more, code=4)
+        assert f"{limits} is the " in output
+
+    assert files_of(rig.path) == before
+
+
 @pytest.mark.parametrize("name", ["aorta_single.log", "aorta_single.xml", "verdict.json", "last_run.json"])
 def test_a_folder_in_a_reports_place_is_refused_before_anything_runs(rig: Any, name: str) -> None:
     rig.configure()
