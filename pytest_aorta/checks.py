@@ -14,6 +14,7 @@ COMMUNICATION = "[evidence] (check=communication)"
 State = Literal["passed", "failed", "warned", "not_judged"]
 Account = Literal["cluster", "rig", "workload", "config"]
 GateKind = Literal["max", "min", "within"]
+UNMEASURED = frozenset[Account]({"rig", "config"})  # a failure on such an account says nothing about the cluster
 
 
 class Bound(BaseModel):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_aorta.checks import COMMUNICATION, TRACE_COLLECTION, Check
+from pytest_aorta.checks import COMMUNICATION, TRACE_COLLECTION, UNMEASURED, Check
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.document import Document, HintPart, hint_part
 from pytest_aorta.reporting.hostlist import host_list
@@ -159,7 +159,8 @@ def benchmark_report(
 def verdict_document(view: RunView) -> dict[str, Any]:
     """Give verdict.json.
 
-    `fault` is the cluster's account if a check blames a host, else that of the first failed check, else the rig's.
+    `fault` is the cluster's account if a check blames a host, else that of the first failed check (in a run
+    that measured something bad: the first that did), else the rig's.
     """
     suspects: dict[str, list[Check]] = {}
     for check in view.checks:
@@ -258,8 +259,10 @@ def _fault(view: RunView) -> Fault:
         return "none"
     if any(check.blames_host for check in view.checks):
         return "cluster"
-    failed = [check for check in view.checks if check.failed]
-    return failed[0].fault if failed else "rig"
+    failed = [check.fault for check in view.checks if check.failed]
+    if view.verdict == "failed":  # beside what was measured and is bad, what was not measured is not the verdict's
+        failed = [fault for fault in failed if fault not in UNMEASURED] or failed
+    return failed[0] if failed else "rig"
 
 
 def _host_verdict(host: str, checks: Sequence[Check]) -> HostVerdict:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
-from pytest_aorta.checks import Account, Check
+from pytest_aorta.checks import UNMEASURED, Account, Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, Misnamed, StoodStill
 from pytest_aorta.reporting.model import PRIOR_FAILURE
@@ -31,7 +31,6 @@ BOTH: tuple[Suite, ...] = ("single", "distributed")
 COULD_NOT_MEASURE = "could not measure: "
 MEASURED_BAD = "measured, bad: "
 MAX_REASON_CHARS = 4000
-UNMEASURED = frozenset({"rig", "config"})
 
 
 class AfterFailure(Enum):

@@ -114,7 +114,8 @@ def test_verdict_takes_the_first_failed_checks_account_and_names_hosts() -> None
     [
         (view(SLOW, verdict="passed"), "none"),
         (view(verdict="could_not_measure"), "rig"),
-        (view(NO_TRACE, SLOW), "rig"),
+        (view(NO_TRACE, SLOW, verdict="could_not_measure"), "rig"),
+        (view(NO_TRACE, SLOW), "cluster"),
         (view(SLOW, verdict="interrupted"), "none"),
         (view(DIED, ECC), "cluster"),
         (view(DIED, SLOW), "workload"),
