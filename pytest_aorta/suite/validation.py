@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from pytest_aorta.config.redact import scrub, scrub_file
 from pytest_aorta.errors import ConfigError, Fault
-from pytest_aorta.plugin import LAST_RUN, Activation
-from pytest_aorta.reporting.bundle import LISTS, bundle_name, write_bundle
-from pytest_aorta.reporting.json_report import host_lines, sort_hosts, verdict_document, write_json, write_text
+from pytest_aorta.plugin import Activation
 from pytest_aorta.reporting.model import RunView
 from pytest_aorta.reporting.text import clean
-from pytest_aorta.run.conclusion import conclude, stage_row, view_of, with_stored, write_documents
-from pytest_aorta.run.deck import with_deck
-from pytest_aorta.run.dossier import write_dossiers
-from pytest_aorta.run.folder import RunFolder
+from pytest_aorta.run.conclusion import conclude, stage_row, with_stored
 from pytest_aorta.run.gating import Pipeline, Stage
 from pytest_aorta.run.interruption import Interruption
-from pytest_aorta.run.record import Judgement, RunRecord, Verdict, now
+from pytest_aorta.suite.closing import Closing
 from pytest_aorta.suite.collection import StageItem, StageSuite, in_table_order, select_as_pytest_does, stage_suite
 from pytest_aorta.suite.html import HtmlRows
 from pytest_aorta.suite.junit import JUnitProperties
@@ -59,8 +51,7 @@ class Validation:
         self._pipeline: Pipeline | None = None
         self._interruption = Interruption()
         self._progress: Progress | None = None
-        self._bundle: Path | None = None
-        self._evidence: tuple[Path, ...] = ()
+        self._closing = Closing(opened, reports, self._limits())
         self._exit_code: int | pytest.ExitCode = 0
         self._unwritten = ""
         self._view: RunView | None = None
@@ -232,7 +223,7 @@ class Validation:
         """Undo what an aborted session left, pack the reports, which are written by now, and give the signals back."""
         if self._pipeline is not None:
             self._pipeline.run.close()
-            self._pack(self._pipeline.run.folder)
+            self._closing.pack(self._pipeline.run.folder, self._html)
         self._reports.release()
         self._interruption.restore()
 
@@ -272,78 +263,7 @@ class Validation:
             verdict, sentence = with_stored(self._opened.stored.record, pipeline.outcomes, verdict, sentence)
         if verdict != "passed" or self._unwritten:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-        self._close(pipeline, verdict, sentence)
-
-    def _close(self, pipeline: Pipeline, verdict: Verdict, sentence: str) -> None:
-        run = pipeline.run
-        shown = run.record.document
-        try:
-            if self._opened.stored is None:
-                run.record.close(verdict, sentence, dict(self._reports.paths()))
-                write_documents(run)
-                self._evidence = write_dossiers(shown, run.folder)
-            else:
-                shown = self._judged(pipeline, verdict, sentence)
-                write_documents(run, shown)
-        except OSError as error:
-            log.error("the record could not be written: %s", error)
-            sentence = f"{sentence}; and the record could not be written: {error}"
-            run.record.document.verdict, run.record.document.sentence = verdict, sentence
-        paths = self._reports.paths()
-        if self._reports.folder is not None:
-            self._bundle = self._reports.folder / bundle_name(self._opened.report_stem, datetime.now(tz=UTC))
-            paths = (*paths, ("bundle", str(self._bundle)))
-        if self._evidence:
-            where = self._evidence[0] if len(self._evidence) == 1 else self._evidence[0].parent
-            paths = (("evidence for the vendor", str(where)), *paths)
-        if uncleaned := run.record.document.uncleaned:
-            left = f"{', '.join(uncleaned)}; run `aorta clean {run.folder.run_id}` when it answers again"
-            paths = (("not cleaned up", left), *paths)
-        self._view = view_of(shown, run.folder, paths=paths)
-        if self._html is not None:
-            labels = {stage.test: stage.label for stage in self._stages}
-            self._view = with_deck(self._view, shown, run.folder, self._html.deck(labels, self._reports.log))
-        try:
-            self._write_lists(self._view)
-        except OSError as error:
-            log.error("%s could not be written: %s", self._reports.folder, error)
-
-    def _pack(self, run: RunFolder) -> None:
-        bundle, folder = self._bundle, self._reports.folder
-        if bundle is None or folder is None:
-            return
-        lists = {name: folder / name for name in LISTS}
-        if self._opened.stored is not None:
-            lists = {run.verdict.name: run.verdict}
-        files = {**self._reports.packed(), **lists, run.record.name: run.record}
-        pages = self._html.pages if self._html is not None else None
-        try:
-            write_bundle(bundle, files, pages=pages, evidence=self._evidence)
-        except OSError as error:
-            bundle.unlink(missing_ok=True)
-            sys.stderr.write(f"{bundle} could not be written: {error.strerror or error}\n")  # no log is left
-
-    def _judged(self, pipeline: Pipeline, verdict: str, sentence: str) -> RunRecord:
-        run = pipeline.run
-        stages = tuple(pipeline.outcomes.values())
-        run.record.judged(
-            Judgement(
-                at=now(),
-                judged_by=self._limits(),
-                stages=stages,
-                thresholds=run.settings.thresholds.model_dump(),
-                gates=tuple(gate.model_dump(mode="json") for gate in run.settings.config.gates),
-            )
-        )
-        return RunRecord.model_validate(
-            {
-                **run.record.document.model_dump(mode="json"),
-                "plan": self._plan(),
-                "verdict": verdict,
-                "sentence": sentence,
-                "stages": {stage.name: stage.model_dump(mode="json") for stage in stages},
-            }
-        )
+        self._view = self._closing.close(pipeline, self._plan(), verdict, sentence, self._html)
 
     def _plan(self) -> tuple[str, ...]:
         chosen = self._selected if self._opened.stored else self._stages
@@ -363,17 +283,6 @@ class Validation:
         """Say what ended the session before its last test, "" if nothing did."""
         cut_short = self._cut_short(pipeline)
         return cut_short or ("pytest was ended here" if session.exitstatus == pytest.ExitCode.INTERRUPTED else "")
-
-    def _write_lists(self, view: RunView) -> None:
-        folder = self._reports.folder
-        if folder is None or self._opened.stored is not None:
-            return
-        if not (folder / LAST_RUN).exists() and self._pipeline is not None:  # somebody removed the folder
-            remember(folder, self._pipeline.run.folder, self._opened.suite_name)
-        failing, good = sort_hosts(view, [host.name for host in self._opened.settings.cluster.hosts])
-        write_json(folder / "verdict.json", verdict_document(view))
-        write_text(folder / "failing_nodes.txt", host_lines(failing))
-        write_text(folder / "good_nodes.txt", host_lines(good))
 
     def _register(self) -> None:
         plugins, reports = self._config.pluginmanager, self._reports
