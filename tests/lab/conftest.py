@@ -22,13 +22,13 @@ DEFAULT_NUM_HOSTS = 2
 @pytest.fixture(scope="module")
 def labs() -> Iterator[MakeLab]:
     """Hand out labs that live as long as the module, one for each set of arguments of `Lab.up`."""
-    if hindrance := find_hindrance():
-        if os.environ.get("AORTA_REQUIRE_LAB") == "1":
-            pytest.fail(f"AORTA_REQUIRE_LAB=1, and {hindrance}", pytrace=False)
-        pytest.skip(hindrance)
     made: dict[str, Lab] = {}
 
     def find_or_make(num_hosts: int = DEFAULT_NUM_HOSTS, **wishes: Any) -> Lab:
+        if hindrance := find_hindrance(podman=bool(wishes.get("podman"))):
+            if os.environ.get("AORTA_REQUIRE_LAB") == "1":
+                pytest.fail(f"AORTA_REQUIRE_LAB=1, and {hindrance}", pytrace=False)
+            pytest.skip(hindrance)
         key = repr((num_hosts, sorted(wishes.items())))
         if key not in made or not made[key].is_up:
             made[key] = Lab.up(num_hosts, **wishes)

@@ -27,6 +27,13 @@ class Container:
     labels: dict[str, str]
 
 
+def read_podman(text: str) -> list[Container]:
+    """Read what `podman ps --format=json` prints."""
+    return [
+        Container(each["Names"][0], each["Image"], each["State"], each["Labels"] or {}) for each in json.loads(text)
+    ]
+
+
 class Engine:
     """The daemon behind one socket."""
 

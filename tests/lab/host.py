@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .engine import Container, Engine
+from .engine import Container, Engine, read_podman
 from .plan import PATH, Plan
 from .power import Power
 from .processes import LabError, Process, wait_until
@@ -146,7 +146,9 @@ class Host:
         return sorted(found, key=lambda process: process.pid)
 
     def containers(self) -> list[Container]:
-        """All containers, also those that have ended."""
+        """All containers, also those that have ended: Podman's in a lab with Podman, else Docker's."""
+        if self._plan.podman:
+            return read_podman(self.run(["podman", "ps", "--all", "--format=json"], check=True).stdout)
         return self.engine.containers()
 
     @property

@@ -8,7 +8,7 @@ own=$LAB_FOLDER/$LAB_NAME
 private_root() {
     mkdir -p "$own/root"
     mount -t tmpfs -o size=4g,mode=755 "lab-$LAB_NAME" "$own/root"
-    mkdir "$own"/root/{upper,work,merged,docker}
+    mkdir "$own"/root/{upper,work,merged,docker,podman}
     root=$own/root/merged
     mount -t overlay overlay -o "lowerdir=/,upperdir=$own/root/upper,workdir=$own/root/work" "$root"
     private_devices
@@ -18,8 +18,9 @@ private_root() {
     mount -t tmpfs -o mode=755 run "$root/run"
     mount -t tmpfs -o mode=1777 tmp "$root/tmp"
     # overlay2 wants a layer store that is no overlay
-    mkdir -p "$root/var/lib/docker"
+    mkdir -p "$root"/var/lib/{docker,containers}
     mount --bind "$own/root/docker" "$root/var/lib/docker"
+    mount --bind "$own/root/podman" "$root/var/lib/containers"
     # what the containers' image consists of
     bind_read_only / "$root/var/lib/lab-root"
     local folder
@@ -138,6 +139,34 @@ DOCKERD
     /usr/local/sbin/lab-dockerd &
 }
 
+# Podman is no daemon: all that it needs is settings, and the image.
+prepare_podman() {
+    rm -rf /etc/containers/{storage,containers}.conf
+    mkdir -p /etc/containers/registries.conf.d
+    cat >/etc/containers/storage.conf <<'STORAGE'
+[storage]
+driver = "overlay"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+[storage.options.overlay]
+skip_mount_home = "true" # its own mount would hide the one that fills the image
+STORAGE
+    cat >/etc/containers/containers.conf <<'CONTAINERS'
+[containers]
+cgroups = "no-conmon"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "/usr/local/bin/runc-podman"
+CONTAINERS
+    # as dockerd takes every registry on this machine
+    printf '[[registry]]\nlocation = "127.0.0.1:5000"\ninsecure = true\n' >/etc/containers/registries.conf.d/lab.conf
+    printf '#!/bin/sh\nLAB_CGROUP=%s exec /usr/local/bin/runc-lab "$@"\n' "$LAB_CGROUP" >/usr/local/bin/runc-podman
+    chmod 755 /usr/local/bin/runc-podman
+    head -c 10240 /dev/zero | podman import --quiet --change "ENV PATH=$PATH" --change 'CMD ["bash"]' - lab/machine:1
+    mount --bind /var/lib/lab-root "$(podman image inspect --format '{{.GraphDriver.Data.UpperDir}}' lab/machine:1)"
+}
+
 private_root
 identity
 switch_root
@@ -145,6 +174,7 @@ plug_in
 mkdir -p /run/{sshd,lock,docker}
 export HOME=/root USER=root LOGNAME=root
 [ -z "$LAB_DOCKER" ] || start_docker
+[ -z "$LAB_PODMAN" ] || prepare_podman
 add_user
 /usr/sbin/sshd
 touch /run/lab-host

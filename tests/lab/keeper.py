@@ -109,6 +109,7 @@ class Keeper:
             "LAB_NUM_GPUS": str(plan.num_gpus),
             "LAB_CGROUP": f"/{plan.cgroup}/{name}",
             "LAB_DOCKER": "1" if plan.docker else "",
+            "LAB_PODMAN": "1" if plan.podman else "",
             "LAB_SLURM": ("head" if name == SLURM_HEAD else "node") if plan.slurm else "",
         }
 

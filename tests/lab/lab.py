@@ -35,6 +35,7 @@ class Lab:
         slurm: bool = False,
         binds: Iterable[str | Path] = (),
         num_gpus: int = 2,
+        podman: bool = False,
     ) -> Lab:
         """Start a lab and wait for it.
 
@@ -46,7 +47,8 @@ class Lab:
         """
         number, lock = claims.claim()
         try:
-            plan = Plan(number, num_hosts, docker, slurm, tuple(str(Path(bind).resolve()) for bind in binds), num_gpus)
+            seen = tuple(str(Path(bind).resolve()) for bind in binds)
+            plan = Plan(number, num_hosts, docker, slurm, seen, num_gpus, podman)
             plan.folder.mkdir(mode=0o755)
             (plan.folder / "shared").mkdir()
             write_ssh_files(plan)

@@ -24,6 +24,7 @@ class Plan:
     slurm: bool = False
     binds: tuple[str, ...] = ()
     num_gpus: int = 2
+    podman: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_hosts <= MAX_NUM_HOSTS:

@@ -12,11 +12,14 @@ PACKAGES = Path(__file__).with_name("packages.txt")
 
 
 @functools.cache
-def find_hindrance() -> str:
-    """One sentence that says why there can be no lab here and how to change it; empty when there can."""
+def find_hindrance(*, podman: bool = False) -> str:
+    """One sentence that says why there can be no lab here and how to change it; empty when there can.
+
+    Only a lab with Podman needs it.
+    """
     if sys.platform != "linux":
         return "a lab needs Linux: network, mount and pid namespaces"
-    if missing := missing_packages():
+    if missing := [package for package in missing_packages() if podman or package != "podman"]:
         rest = "" if os.geteuid() == 0 else ", then run the tests as root"
         return f"the lab's services are missing ({', '.join(missing)}): run `make lab-deps`{rest}"
     if os.geteuid() != 0:
