@@ -11,8 +11,8 @@ from pytest_aorta.containers.spec import Mount, Spec
 
 IDLE = ("sleep", "infinity")
 STOP_SIGNAL = "SIGKILL"  # a sleep that is the first process heeds no other, and holds a daemon's shutdown up for 10 s
-INSPECTED = (
-    "[{{json .Id}},{{json .Name}},{{json .State.Status}},{{json .Config.Image}},{{json .Image}},"
+INSPECTED = (  # ID: podman knows no Id inside of an expression
+    "[{{json .ID}},{{json .Name}},{{json .State.Status}},{{json .Config.Image}},{{json .Image}},"
     "{{json .Config.Labels}},{{json .State.ExitCode}}]"
 )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 CHATTER = re.compile(
-    r"(?m)^\s*(See '.*--help'\.?|Run '.*--help' for more information|(Error: )?failed to start containers: .*)\s*$"
+    r"(?m)^\s*(See '.*--help'\.?|Run '.*--help' for more information|(Error: )?failed to start containers: .*"
+    r"|time=\"[^\"]*\" level=(?:info|warning) .*)\s*$"
 )
+LONG_NAME = re.compile(r'\bcontainer "?[0-9a-f]{64}"?')
 PREFIX = re.compile(r"^(?:docker: |Error: |Error response from daemon: |podman: )+")
 MOST_CHARACTERS = 700
 GONE = re.compile(
@@ -15,10 +17,10 @@ GONE = re.compile(
 NO_IMAGE = re.compile(
     r"no such image|image not known|failed to find image|unable to find .* in local storage", re.IGNORECASE
 )
-NOT_PERMITTED = re.compile(r"permission denied", re.IGNORECASE)
+NOT_PERMITTED = re.compile(r"permission denied|newuidmap|newgidmap", re.IGNORECASE)
 NO_PROGRAM = re.compile(r"cannot run '.*': No such file")
 
-_LOAD = "or load the image there yourself (docker load)"
+_LOAD = "or load the image there yourself (docker load, podman load)"
 _NEXT_STEPS = tuple(
     (re.compile(words, re.IGNORECASE), next_step)
     for words, next_step in (
@@ -33,16 +35,20 @@ _NEXT_STEPS = tuple(
             ),
             "is the daemon running? Start it (systemctl start docker)",
         ),
-        (r"no space left", "make room where the engine keeps its images (docker system df)"),
+        (r"no space left", "make room where the engine keeps its images (docker system df, podman system df)"),
         (r"toomanyrequests|rate limit", "the registry wants a login: set container.runtime.args.registry, or wait"),
         (r"x509|certificate", f"have the daemon trust the registry's certificate, {_LOAD}"),
         (
             r"manifest unknown|manifest for .* not found|tag does not exist",
             "the registry has no such tag or digest: check container.image",
         ),
+        (
+            r"short-name .* did not resolve",
+            "podman looks for it in no registry unless told: begin container.image with one (docker.io/...)",
+        ),
         (r"no matching manifest", "the image is not made for this machine's architecture: check container.image"),
         (
-            r"unauthorized|denied: |access denied|authentication required|no basic auth|incorrect username",
+            r"unauthorized|denied: |access denied|authentication required|no basic auth|(?:incorrect|invalid) username",
             "check container.image, and the login in container.runtime.args.registry",
         ),
         (
@@ -63,7 +69,7 @@ _NEXT_STEPS = tuple(
         (r"bind source path does not exist|statfs .* no such file", "make the folder there, or correct the volumes"),
         (r"is already in use", "somebody has just taken it: choose another container.name"),
         (
-            r"exec: \"?sleep\"?|\"sleep\": executable file",
+            r"exec: \\?\"?sleep|\"sleep\": executable file|executable file `sleep`",
             "the image needs a `sleep` program (coreutils or busybox) on its PATH, which container.env.PATH replaces",
         ),
         (r"a password is required|a terminal is required", "sudo must not ask for a password there"),
@@ -74,7 +80,10 @@ _NEXT_STEPS = tuple(
 
 def cause(text: str) -> str:
     """Give what an engine said as one sentence."""
-    words = " ".join(PREFIX.sub("", line.strip()) for line in CHATTER.sub("", text).splitlines() if line.strip())
+    told = CHATTER.sub("", text)
+    lines = (told if told.strip() else text).splitlines()
+    words = " ".join(PREFIX.sub("", line.strip()) for line in lines if line.strip())
+    words = LONG_NAME.sub("the container", words)
     words = words[:MOST_CHARACTERS].rstrip(". ") or "it failed without a word"
     next_step = next((step for pattern, step in _NEXT_STEPS if pattern.search(words)), "")
     return f"{words}; {next_step}" if next_step else words

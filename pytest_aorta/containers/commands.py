@@ -14,6 +14,13 @@ from pytest_aorta.fleet.fleet import Fleet
 SLACK_S = 6.0  # a command that is over its deadline is ended first, then its answer comes
 Program = tuple[str, ...]
 CLOSED = "this user may not use"
+OPENED_BY = {
+    "docker": ("not in the group that owns its socket", "add the user to the group docker"),
+    "podman": (
+        "it does not run there without root",
+        "log in as root, install uidmap and give the user subordinate ids",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ def outputs(fleet: Fleet, commands: Mapping[str, Command]) -> Outcome[str]:
 
 
 def programs(fleet: Fleet, hosts: Iterable[str], name: str) -> Outcome[Program]:
-    """Find out how the program is called on each host: as it is, or, where its socket is closed to us, by sudo."""
+    """Find out how the program is called on each host: as it is, or, where it is closed to us, by sudo."""
     plain = {host: _version((name,)) for host in hosts}
     outcome = ended(fleet, plain)
     found: dict[str, Program] = {}
@@ -86,10 +93,11 @@ def programs(fleet: Fleet, hosts: Iterable[str], name: str) -> Outcome[Program]:
             failed[host] = why
     by_sudo = outputs(fleet, closed)
     found |= dict.fromkeys(by_sudo.good, ("sudo", "-n", name))
+    closed_by, next_step = OPENED_BY[name]
     for host, why in by_sudo.failed.items():
         failed[host] = (
-            f"{CLOSED} {name} (not in the group that owns its socket), and sudo does not help: {why}; "
-            f"add the user to the group docker, or allow `NOPASSWD: /usr/bin/{name}` in sudoers"
+            f"{CLOSED} {name} ({closed_by}), and sudo does not help: {why}; "
+            f"{next_step}, or allow `NOPASSWD: /usr/bin/{name}` in sudoers"
         )
     return Outcome(found, failed)
 

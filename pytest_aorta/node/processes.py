@@ -9,6 +9,7 @@ from typing import Dict, Iterable, NamedTuple
 
 TAG = "AORTA_NODE"
 GROUP_TAG = "AORTA_GROUP"
+MONITOR = b"conmon"  # holds a container of Podman, which has no daemon: whoever started it, it is the engine's
 
 
 class Process(NamedTuple):
@@ -21,6 +22,7 @@ class Process(NamedTuple):
     start_ticks: int
     cpu_s: float
     alive: bool
+    name: bytes
 
 
 Table = Dict[int, Process]
@@ -33,12 +35,14 @@ def process(pid: int) -> Process | None:
             text = file.read()
     except OSError:
         return None
-    fields = text[text.rfind(b")") + 2 :].split()  # the name in parentheses may hold anything
+    name_end = text.rfind(b")")  # the name in parentheses may hold anything
+    fields = text[name_end + 2 :].split()
     if len(fields) < 20:
         return None
     cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     alive = fields[0] not in (b"Z", b"X")
-    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]), cpu_s, alive)
+    name = text[text.find(b"(") + 1 : name_end]
+    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]), cpu_s, alive, name)
 
 
 def table() -> Table:
@@ -48,9 +52,11 @@ def table() -> Table:
 
 
 def descendants(processes: Table, roots: Iterable[int]) -> list[int]:
-    """Give the pids below the roots (not the roots themselves), parents first."""
+    """Give the pids below the roots (not the roots themselves), parents first, without containers."""
     children: dict[int, list[int]] = {}
     for entry in processes.values():
+        if entry.name == MONITOR:
+            continue
         children.setdefault(entry.ppid, []).append(entry.pid)
     found: list[int] = []
     waiting = list(roots)

@@ -12,6 +12,17 @@ def test_the_clients_own_chatter_is_left_out() -> None:
     assert cause(said) == "no way"
 
 
+def test_what_podman_says_on_the_way_is_left_out_unless_it_is_all() -> None:
+    warning = 'time="2026-11-30T07:49:19Z" level=warning msg="Failed, retrying in 1s ... (1/3). Error: no way"'
+    assert cause(f"{warning}\n{warning}\nError: no way") == "no way"
+    assert cause(warning) == warning
+
+
+def test_hosts_that_failed_alike_say_the_same_whatever_the_id() -> None:
+    said = 'Error: unable to start container "{0}": looking up groups for container {0}: no group x'
+    assert cause(said.format("0a" * 32)) == cause(said.format("b1" * 32))
+
+
 def test_silence_is_said() -> None:
     assert cause("\n") == "it failed without a word"
 
@@ -29,7 +40,7 @@ def test_silence_is_said() -> None:
         ),
         (
             "write /var/lib/docker/tmp/x: no space left on device",
-            "make room where the engine keeps its images (docker system df)",
+            "make room where the engine keeps its images (docker system df, podman system df)",
         ),
         (
             "manifest for a/b:9 not found: manifest unknown",
@@ -42,6 +53,18 @@ def test_silence_is_said() -> None:
         (
             "no matching manifest for linux/arm64/v8 in the manifest list entries",
             "the image is not made for this machine's architecture: check container.image",
+        ),
+        (
+            'short-name "a/b:1" did not resolve to an alias and no unqualified-search registries are defined',
+            "podman looks for it in no registry unless told: begin container.image with one (docker.io/...)",
+        ),
+        (
+            'logging into "127.0.0.1:5000": invalid username/password',
+            "check container.image, and the login in container.runtime.args.registry",
+        ),
+        (
+            "crun: executable file `sleep` not found in $PATH: No such file or directory",
+            "the image needs a `sleep` program (coreutils or busybox) on its PATH, which container.env.PATH replaces",
         ),
         (
             "toomanyrequests: You have reached your pull rate limit",

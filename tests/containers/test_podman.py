@@ -1,4 +1,4 @@
-"""Podman by the arguments that a program of that name is given on this machine: there is none in the lab."""
+"""What a program named podman is given on this machine; the lab has the real one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = folder / "podman"
     program.write_text(PROGRAM, "utf-8")
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    for name in ("sh", "mkdir", "rm"):
+        (folder / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(folder))  # where no real one is
     return folder
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,25 +16,19 @@ from pytest_aorta.containers.spec import RUN_LABEL, STATE_LABEL, Login, Spec
 from pytest_aorta.errors import ContainerError
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
-from tests.containers import small_registry
 from tests.containers.lab_fleet import fleet_on
 from tests.lab import faults
 from tests.lab.conftest import MakeLab, python_folders
 from tests.lab.engine import IMAGE
 from tests.lab.host import Host
 from tests.lab.lab import Lab
-from tests.lab.processes import wait_until
+from tests.lab.registry import ABSENT, BY_DIGEST, LOGIN, PASSWORD, PRIVATE, start
 
 pytestmark = pytest.mark.lab(1, docker=True, binds=python_folders())
 
 STATE = "/tmp/state-of-this-run"
 SPEC = Spec("aorta-box", IMAGE, labels={RUN_LABEL: "run-of-this-test", STATE_LABEL: STATE})
 SUDOERS = "/etc/sudoers.d/lab-docker"
-PORT = 5000
-PASSWORD = "word & $(pass) 'x'"  # noqa: S105
-LOGIN = Login(small_registry.USER, "/tmp/password", f"127.0.0.1:{PORT}")
-PRIVATE = f"127.0.0.1:{PORT}/empty:1"
-BY_DIGEST = f"127.0.0.1:{PORT}/empty@{small_registry.DIGEST}"
 
 
 @pytest.fixture
@@ -71,11 +64,7 @@ def engine(request: pytest.FixtureRequest, host: Host) -> Engine:
 @pytest.fixture(scope="module")
 def registry(labs: MakeLab) -> None:
     [host] = labs(1, docker=True, binds=python_folders()).hosts
-    host.start(sys.executable, str(Path(small_registry.__file__).resolve()), str(PORT), PASSWORD)
-    listening = f":{PORT:04X} "
-    wait_until(
-        lambda: listening in Path(f"/proc/{host.first.pid}/net/tcp").read_text("ascii"), "the small registry", 10
-    )
+    start(host)
 
 
 def allow(host: Host, command: str) -> None:
@@ -143,7 +132,7 @@ def test_a_login_lasts_for_the_pull_and_no_longer(
     [
         (PRIVATE, LOGIN, "wrong", "; check container.image, and the login in container.runtime.args.registry"),
         (PRIVATE, None, PASSWORD, "; check container.image, and the login in container.runtime.args.registry"),
-        (f"127.0.0.1:{PORT}/empty:2", LOGIN, PASSWORD, "; the registry has no such tag or digest"),
+        (ABSENT, LOGIN, PASSWORD, "; the registry has no such tag or digest"),
         ("127.0.0.1:5001/empty:1", None, PASSWORD, "; the registry cannot be reached from there"),
         (PRIVATE, LOGIN, None, "/tmp/password"),
     ],
@@ -177,7 +166,7 @@ def test_a_host_whose_daemon_is_down_is_not_a_host_without_containers(host: Host
         listed = containers_of(fleet)
     assert listed.good == {}
     assert "; is the daemon running" in listed.failed["node1"]
-    assert containers_of(fleet, program="podman").good == {"node1": []}  # it is not installed there
+    assert containers_of(fleet, program="podman").good == {"node1": []}  # it has no daemon that could be down
 
 
 def test_the_package_and_the_host_must_mean_the_same_daemon(host: Host, fleet: Fleet, tmp_path: Path) -> None:
