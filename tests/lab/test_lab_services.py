@@ -25,11 +25,18 @@ def test_with_a_lab(lab, number):
     pass
 """
 WITHOUT_A_PACKAGE = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /usr/lib/*/faketime && exec "$@"', "sh"]
+HIDE_PODMAN = (
+    "mount -t tmpfs none /mnt && mkdir /mnt/up /mnt/work && mknod /mnt/up/podman c 0 0"
+    " && mount -t overlay none -o lowerdir=/usr/bin,upperdir=/mnt/up,workdir=/mnt/work /usr/bin"
+)
+WITHOUT_PODMAN = ["unshare", "--mount", "sh", "-c", f'{HIDE_PODMAN} && exec "$@"', "sh"]
 WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--"]
 
 
-def run_two_tests(tmp_path: Path, within: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    (tmp_path / "test_needy.py").write_text(TWO_TESTS, "utf-8")
+def run_two_tests(
+    tmp_path: Path, within: list[str], tests: str = TWO_TESTS, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "test_needy.py").write_text(tests, "utf-8")
     return subprocess.run(
         [*within, sys.executable, "-m", "pytest", "-rsE", "-o", "markers=lab", str(tmp_path)],
         cwd=tmp_path,
@@ -56,6 +63,15 @@ def test_one_line_says_what_is_missing(labs: MakeLab, tmp_path: Path, within: li
     [line] = [line for line in done.stdout.splitlines() if reason in line]
     assert line.startswith("SKIPPED [2]")
     assert done.returncode == 0
+
+
+def test_only_a_lab_with_podman_needs_it(labs: MakeLab, tmp_path: Path) -> None:
+    tests = TWO_TESTS.replace('@pytest.mark.parametrize("number", [1, 2])', '@pytest.mark.parametrize("number", [1])')
+    more = "\n\n@pytest.mark.lab(1, podman=True)\ndef test_with_podman(lab):\n    pass\n"
+    done = run_two_tests(tmp_path, WITHOUT_PODMAN, tests + more)
+    [line] = [line for line in done.stdout.splitlines() if "services are missing (podman): run `make lab-deps`" in line]
+    assert line.startswith("SKIPPED [1]")
+    assert "1 passed, 1 skipped" in done.stdout
 
 
 def test_a_required_lab_that_is_missing_is_a_failure(labs: MakeLab, tmp_path: Path) -> None:
