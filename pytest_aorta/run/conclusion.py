@@ -144,7 +144,7 @@ def hint_for(stage: StageRecord | None, folder: RunFolder) -> Hint | None:
         return None
     failed = [check for check in stage.checks if check.failed]
     words = "; ".join((stage.reason, *(check.reason for check in failed)))
-    labels = tuple(check.label for check in failed)
+    labels = tuple(check.label for check in failed if not check.unmeasured)
     hint = find(words, labels)
     phase = PHASE_LOGS.get(stage.name)
     if phase is None:

@@ -163,7 +163,7 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
     found: list[Check] = []
     for host, cause in first_causes(watch.failures, phase.failed).items():
         if cause.is_refusal:
-            found.append(_bad(cause.said, phase, _after_refusal(settings, accelerator), fault="config"))
+            found.append(_refusal(cause.said, phase, settings, accelerator))
         elif cause.is_own or not phase.lost:  # else it died of a host that was lost
             limit = why_killed(run, host) if KILLED in cause.said else ""
             found.append(_bad(cause.said + limit, phase, f"read {logs[phase.hosts.index(host)]}", host))
@@ -179,10 +179,12 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
         )
 
 
-def _after_refusal(settings: Settings, accelerator: Accelerator) -> str:
+def _refusal(said: str, phase: Phase, settings: Settings, accelerator: Accelerator) -> Check:
+    """Say what the trainer refuses; a configuration for GPUs is refused where the CPU was taken for want of one."""
     if settings.config.accelerator == "auto" and accelerator == "cpu":
-        return "no GPU was found, so the CPU was taken: check the driver, or use a configuration for the CPU"
-    return "correct base_config or training_overrides"
+        said = f"{said} (no GPU was found on the head host, so the CPU was taken)"
+        return _bad(said, phase, "check the driver, or use a configuration for the CPU", fault="config")
+    return _bad(said, phase, "correct base_config or training_overrides", fault="config")
 
 
 def _bad(reason: str, phase: Phase, next_step: str, host: str | None = None, fault: str = "workload") -> Check:

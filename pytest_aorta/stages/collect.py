@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_aorta.checks import TRACE_COLLECTION, Check
+from pytest_aorta.checks import TRACE_COLLECTION, Account, Check
 from pytest_aorta.config.cluster import Host
 from pytest_aorta.config.redact import scrub_value
 from pytest_aorta.config.settings import Settings
@@ -71,7 +71,7 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     root = run.folder.path / ("combined_traces" if layout == "combined" else "traces")
     doubts = unread(run) if layout == "single" else unproven(run, execution, sightings.only_shared())
     checks = (
-        *_checks(run, hosts, errors, usable, _innocent(execution), doubts),
+        *_checks(run, hosts, errors, usable, _innocent(execution), doubts, _account(execution, hosts, errors)),
         *_doubts({host: why for host, why in doubts.items() if host not in errors}),
     )
     missing = [check for check in checks if check.failed]
@@ -233,6 +233,12 @@ def _innocent(execution: Execution) -> Callable[[str], bool]:
     return lambda host: bool(blamed) and host not in blamed and execution.status != "completed"
 
 
+def _account(execution: Execution, hosts: tuple[Host, ...], errors: Mapping[str, str]) -> Account:
+    """Say on whose account missing traces go: where a workload ended well and wrote none anywhere, on its settings'."""
+    wrote_none = all(RULES_OUT_STALE in errors.get(host.name, "") for host in hosts)
+    return "config" if wrote_none and execution.status == "completed" else "rig"
+
+
 def _doubts(doubts: Mapping[str, str]) -> Iterator[Check]:
     for host, why in doubts.items():
         label = f"{TRACE_COLLECTION} (host={host})"
@@ -246,6 +252,7 @@ def _checks(
     usable: Mapping[str, object],
     is_innocent: Callable[[str], bool],
     doubts: Container[str],
+    account: Account,
 ) -> Iterator[Check]:
     for host in hosts:
         error = errors.get(host.name, "")
@@ -257,14 +264,14 @@ def _checks(
             state="failed" if error else "passed",
             reason=error,
             host=lost.host if lost is not None else None if is_innocent(host.name) else host.name,
-            fault="rig" if lost is None else lost.fault,
+            fault=account if lost is None else lost.fault,
             next_step=("" if not error else _what_to_look_at(run, host) if lost is None else lost.next_step),
         )
     if not usable:
         yield Check(
             label=f"{TRACE_COLLECTION} (artifact=torch_traces)",
             state="failed",
-            fault="rig",
+            fault=account,
             reason="no node gave a usable trace tree",
             next_step="check that profiling is on and that the run has more steps than the profiler's schedule",
         )

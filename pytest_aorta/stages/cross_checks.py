@@ -223,11 +223,14 @@ def _step_logs(ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> Iterato
         problems.append(f"rank {_names(sorted(with_trace - with_log))} has a trace but no step log")
     if with_log - with_trace:
         problems.append(f"rank {_names(sorted(with_log - with_trace))} has a step log but no trace")
+    no_number = any(told.num_bad_losses for told in logs)
     if problems:
         yield _failed(
             "step_log",
             "step logs: " + "; ".join(problems[:MAX_NAMED]),
-            "see the logs of these ranks: did they stop early, or write elsewhere?",
+            "look where the loss left the numbers, in the step logs"
+            if no_number
+            else "see the logs of these ranks: did they stop early, or write elsewhere?",
             "workload",
         )
 

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import CommandFailed, FleetError, HostError, Misnamed
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
+from pytest_aorta.run.products import Accelerator
 from pytest_aorta.stages.command import SET_PYTHON, python_command, uses_torchrun
 
-PROBE = (
-    "import importlib.metadata as m, importlib.util as u, json, sys;"
-    "f = u.find_spec('torch') is not None;"
-    "print(json.dumps({'python': sys.version.split()[0], 'torch': m.version('torch') if f else None}))"
-)
+# torch/version.py tells what torch was built for; importing torch itself takes seconds.
+PROBE = """
+import importlib.metadata, importlib.util, json, os, runpy, sys
+spec = importlib.util.find_spec("torch")
+told = os.path.join(os.path.dirname(spec.origin or ""), "version.py") if spec else ""
+built = runpy.run_path(told) if os.path.isfile(told) else {}
+found = {"python": sys.version.split()[0], "torch": importlib.metadata.version("torch") if spec else None}
+print(json.dumps({**found, "rocm": built.get("hip", ""), "cuda": built.get("cuda", "")}))
+"""
 
 
-def require_torch(run: RunContext) -> None:
+def require_torch(run: RunContext, accelerator: Accelerator) -> None:
     """Require torch, and with it torchrun, on every host where we start torchrun; a script brings its own.
 
     Raises:
-        FleetError: a Python does not start or has no torch; the hosts are named.
+        FleetError: a Python does not start, has no torch, or one that was built without the accelerator; the hosts
+            are named.
     """
     if not uses_torchrun(run.settings):
         return
@@ -42,8 +48,21 @@ def require_torch(run: RunContext) -> None:
             problems[host] = CommandFailed(
                 host, f"{python[0]}{where} has no torch, which the workload needs; install it there or set `python`"
             )
+        elif why := built_without(accelerator, found):
+            problems[host] = Misnamed(host, f"{python[0]} has {why}")
     if problems:
         raise FleetError(problems)
+
+
+def built_without(accelerator: Accelerator, found: Mapping[str, str | None]) -> str:
+    """Say that a torch was built without the accelerator, "" if it was built with it or does not tell."""
+    if accelerator == "cpu" or found[accelerator] is not None:
+        return ""
+    other = next((name for name in ("rocm", "cuda") if found[name]), "the CPU only")
+    return (
+        f"torch {found['torch']}, built for {other}, and accelerator is {accelerator}; install one for {accelerator} "
+        "there, set `python` to a Python that has it, or accelerator to cpu"
+    )
 
 
 def _told(error: HostError) -> HostError:

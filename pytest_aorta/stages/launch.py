@@ -8,6 +8,7 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import CommandFailed, FleetError, HostError
 from pytest_aorta.fleet.ask import Answer, Ask
+from pytest_aorta.reporting.hostlist import host_list
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, LogWindow
@@ -48,8 +49,9 @@ def launch_containers(run: RunContext) -> Containers:
     prepare_checkout(run)
     absent = absent_devices(run)
     launched = _containers(run, facts, work_dirs, accelerator, absent)
-    if run.settings.suite == "single":  # with more nodes it is the next stage but one that asks
-        require_torch(run)
+    # With more nodes it is the next stage but one that asks.
+    if run.settings.suite == "single" and not any(check.failed for check in checks):
+        require_torch(run, accelerator)
     otherwise = (f"{host}: {why}" for host, why in run.engine.otherwise().items())
     notes = (*unreadable(run), *_without_configured(absent), *otherwise)
     for note in notes:
@@ -150,21 +152,41 @@ def _require_distinct(run: RunContext, facts: Mapping[str, Answer]) -> None:
 def _devices(settings: Settings, facts: Mapping[str, Answer], accelerator: Accelerator) -> Iterator[Check]:
     if accelerator == "cpu":
         return
+    """Hold each host's devices against the number of ranks.
+
+    Of several hosts that have none at all none is blamed: it is as likely that they have another accelerator.
+    """
     wanted = settings.config.gpus_per_node
-    for host, answer in facts.items():
-        nodes = answer["nvidia"] if accelerator == "cuda" else [p for p in answer["dri"] if "/renderD" in p]
-        present = bool(answer["kfd"]) if accelerator == "rocm" else bool(nodes)
-        noun = "device" if len(nodes) == 1 else "devices"
-        if not present or len(nodes) < wanted:
-            yield Check(
-                label=f"[evidence] (host={host}, check=gpus)",
-                state="failed",
-                host=host,
-                actual=float(len(nodes)) if present else 0.0,
-                unit="GPUs",
-                reason=f"{host} shows {len(nodes)} {accelerator} {noun}, gpus_per_node is {wanted}",
-                next_step=f"on {host}, check the driver and the devices, or correct gpus_per_node",
-            )
+    shown = {host: _num_devices(answer, accelerator) for host, answer in facts.items()}
+    lacking = [host for host, number in shown.items() if number < wanted]
+    has_none = not any(shown.values())
+    wrong = "accelerator" if has_none else "gpus_per_node"
+    for host in lacking:
+        number, other = shown[host], _other(facts[host], accelerator) if has_none else ""
+        yield Check(
+            label=f"[evidence] (host={host}, check=gpus)",
+            state="failed",
+            host=host,
+            fault="config" if has_none and len(shown) > 1 else "cluster",
+            actual=float(number),
+            unit="GPUs",
+            reason=f"{host} shows {number} {accelerator} {'device' if number == 1 else 'devices'}"
+            f"{other}, gpus_per_node is {wanted}",
+            next_step=f"on {host_list(lacking)}, check the driver and the devices, or correct {wrong}",
+        )
+
+
+def _num_devices(facts: Answer, accelerator: Accelerator) -> int:
+    """Count a host's GPUs by their device files; ROCm needs /dev/kfd beside them."""
+    if accelerator == "cuda":
+        return len(facts["nvidia"])
+    return sum("/renderD" in path for path in facts["dri"]) if facts["kfd"] else 0
+
+
+def _other(facts: Answer, accelerator: Accelerator) -> str:
+    """Name the devices of the other accelerator that a host has."""
+    other = "/dev/kfd" if accelerator == "cuda" and facts["kfd"] else ""
+    return f" but has {other or '/dev/nvidia*'}" if other or (accelerator == "rocm" and facts["nvidia"]) else ""
 
 
 def _free_space(prepared: Mapping[str, Answer]) -> Iterator[Check]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pytest_aorta.checks import Account, Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.reporting.text import cut_middle
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.gating import NotNeeded, Step
 from pytest_aorta.run.products import Containers, Fabric, Rccl, WorkloadTree
@@ -17,6 +18,7 @@ from pytest_aorta.stages.losses import losses_of
 from pytest_aorta.stages.phase import Talk, bring_logs, fail_fast, follow, start_phase, stop_phase
 from pytest_aorta.stages.sharing import Groups, sharing
 
+MAX_WORDS_CHARS = 300
 PRINTED = re.compile(r"^(?:rccl[_ ])?(commit|library)\s*[:= ]\s*(\S+)\s*$", re.IGNORECASE)
 
 
@@ -29,12 +31,14 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
     groups = sharing(run.inside, dict.fromkeys(tree.root, config.rccl.build_path))
     builders = [hosts[0] for hosts in groups]
     printed: dict[str, dict[str, str]] = {host: {} for host in builders}
+    last_words: dict[str, str] = {}
 
     talk = Talk()
 
     def keep(host: str, lines: list[str]) -> None:
         for line in lines:
             talk.say(host, line)
+            last_words[host] = line.strip() or last_words.get(host, "")
             if found := PRINTED.match(line):
                 printed[host][found[1].lower()] = found[2]
 
@@ -60,8 +64,9 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
     bring_logs(run, "rccl", logs)
     checks = [
         _failed(
-            f"{host}: {config.build_script} ended with {code}",
-            f"read {run.folder.log_of('rccl', tuple(tree.root).index(host), host)}",
+            f"{host}: {config.build_script} ended with {code}{_said(last_words.get(host, ''))}",
+            f"read {run.folder.log_of('rccl', tuple(tree.root).index(host), host)}; with skip_rccl_build: true the "
+            "ranks use the library that torch brings",
             host,
         )
         for host, code in phase.failed.items()
@@ -81,6 +86,11 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
         checks += _same_library(run, groups, {host: values.get("library") for host, values in printed.items()})
     head = printed[run.head.name]
     return Rccl(built=True, library=head.get("library"), commit=head.get("commit"), checks=tuple(checks))
+
+
+def _said(words: str) -> str:
+    """Give what a build said last, to stand behind how it ended."""
+    return f": {cut_middle(words, MAX_WORDS_CHARS)[0]}" if words else ""
 
 
 def _failed(reason: str, next_step: str, host: str | None, fault: Account = "rig") -> Check:

@@ -17,7 +17,7 @@ PREFIX = "/dev/infiniband/"
 
 def set_up_rdma(run: RunContext, containers: Containers, tree: WorkloadTree) -> Fabric:
     """Check that torchrun can be started and each configured RDMA device exists where the ranks will run."""
-    require_torch(run)
+    require_torch(run, containers.accelerator)
     devices = rdma_devices(run.settings)
     if not devices:
         return Fabric(devices=dict.fromkeys(containers.by_host, ()))

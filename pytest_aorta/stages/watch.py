@@ -28,6 +28,7 @@ MAX_STACK_LINES = 5000
 MAX_STEP_MS = 86_400_000
 RANKS_EVERY_SECONDS = 5.0
 STACKS_WITHIN_SECONDS = 5.0
+_HOW_TO_ANSWER = " (a script of your own gives them by faulthandler.register(signal.SIGUSR1))"
 SILENCE_SAID_SECONDS = 30.0
 
 STACK_BEGINS = re.compile(r"most recent call first")
@@ -194,7 +195,7 @@ def _stall(run: RunContext, watch: Watch, phase: Phase) -> None:
     where = "; ".join(f"{rank} in {top}" for rank, top in sorted(hanging_at(watch.stacks).items()))
     step = f" after step {watch.step}" if watch.step is not None else " before the first step"
     watch.stalled = f"no step for {silent:.0f} s{step}" + (
-        f": {where}" if where else "; no rank answered with its stacks"
+        f": {where}" if where else f"; no rank answered with its stacks{_HOW_TO_ANSWER}"
     )
     phase.given_up = watch.stalled
 

@@ -88,8 +88,8 @@ ROWS = (
         Ending(
             stages="PPPFSSSSSSP", **RIG, hosts=("node2",),
             why={
-                "rccl": r"could not measure: node2: scripts/build_rccl\.sh ended with 2; RCCL build: node1 still ran "
-                r"1 s after the first failure and was ended"
+                "rccl": r"could not measure: node2: scripts/build_rccl\.sh ended with 2: building on node2; RCCL "
+                r"build: node1 still ran 1 s after the first failure and was ended"
             },
         ),
         look=broken.both_build_logs_are_kept,

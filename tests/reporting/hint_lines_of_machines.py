@@ -162,6 +162,14 @@ DEVICES = (
         ("the host has /dev/infiniband/uverbs0",),
     ),
     Lines(
+        "gpus_none",
+        (
+            "n1 shows 0 cuda devices but has /dev/kfd, gpus_per_node is 8",
+            "n1: the trainer refuses its configuration: x (no GPU was found on the head host, so the CPU was taken)",
+        ),
+        ("n1 shows 0 rows", "n1 shows 10 reports"),
+    ),
+    Lines(
         "gpus_too_few",
         ("n1 shows 7 rocm devices, gpus_per_node is 8", "n1 shows 1 rocm device, gpus_per_node is 2"),
         ("n1 shows 8 rows",),

@@ -106,6 +106,11 @@ class Rig:
         document: dict[str, Any] = json.loads((self.folder / "run.json").read_text("utf-8"))
         return document
 
+    def verdict(self) -> dict[str, Any]:
+        """Read verdict.json of the report folder."""
+        document: dict[str, Any] = json.loads((self.reports / "verdict.json").read_text("utf-8"))
+        return document
+
     def outcomes(self) -> dict[str, str]:
         return {name: stage["outcome"] for name, stage in self.record()["stages"].items()}
 

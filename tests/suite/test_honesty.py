@@ -431,6 +431,28 @@ def test_gpus_that_nobody_ruled_out_are_named_as_not_judged(rig: Any) -> None:
     assert "GPUs (" not in rig.run(code=0)
 
 
+def test_hosts_that_have_none_of_the_accelerators_devices_are_not_to_be_drained(rig: Any) -> None:
+    if any(Path("/dev").glob("nvidia[0-9]*")):
+        pytest.skip("this machine has GPUs")
+    hosts = {"transport": "local", "node_dict": {"n1": {"vpc_ip": "127.0.0.1"}, "n2": {"vpc_ip": "127.0.0.1"}}}
+    rig.configure(accelerator="cuda", cluster=hosts)
+
+    output = rig.run(code=1)
+
+    assert "n1 shows 0 cuda devices, gpus_per_node is 2; n2 shows 0 cuda devices" in output
+    assert "next: on n[1-2], check the driver and the devices, or correct accelerator" in output
+    assert "drain" not in output
+    assert (rig.reports / "failing_nodes.txt").read_text("utf-8") == ""
+    assert (rig.verdict()["verdict"], rig.verdict()["fault"]) == ("could_not_measure", "config")
+
+
+def test_an_unmeasured_gate_is_explained_by_no_hint_about_what_it_measures(rig: Any) -> None:
+    rig.configure(thresholds={"max_avg_iteration_ms": 5000.0, "min_compute_ratio": 0.4})
+    output = rig.run(code=1)
+    assert "unmeasured min_compute_ratio" in output
+    assert "hint:" not in output
+
+
 def test_a_new_run_that_has_nothing_to_judge_is_refused(rig: Any) -> None:
     rig.configure()
     rig.run(code=0)

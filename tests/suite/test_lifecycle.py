@@ -106,6 +106,7 @@ def test_workload_without_traces_fails_collection_and_leaves_a_minimal_report(ri
 
     assert rig.letters() == "PPSPFSSSSP"
     assert "has no trace file" in rig.reason("test_collect_traces")
+    assert rig.verdict()["fault"] == "config"
     case = next(c for c in rig.junit().findall("testcase") if c.get("name") == "test_collect_traces")
     values = [str(p.get("value")) for p in case.iter("property") if p.get("name") == "cvs_aorta_subtest"]
     assert values[0].startswith("[trace collection] (host=")

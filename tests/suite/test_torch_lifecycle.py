@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +88,19 @@ def test_wrong_override_is_told_in_the_trainers_own_sentence(rig: Any) -> None:
     assert "the trainer refuses its configuration: train.py: config/tiny_cpu.yaml: training.max_step" in reason
     assert "did you mean max_steps" in reason
     assert json.loads((rig.folder / "verdict.json").read_text("utf-8"))["fault"] == "config"
+
+
+def test_configuration_for_gpus_where_there_is_none(rig: Any) -> None:
+    if any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists():
+        pytest.skip("this machine has GPUs")
+
+    output = rig.pytest(f"--aorta-config={shipped('configs/local_gpu.json')}", code=1)
+
+    reason = rig.reason("test_run_benchmark")
+    assert "the trainer refuses its configuration: train.py: " in reason
+    assert reason.endswith("(no GPU was found on the head host, so the CPU was taken)")
+    assert "hint: [fatal] no GPU is to be seen" in output
+    assert "next: check the driver, or use a configuration for the CPU" in output
 
 
 TWO_HOSTS = {

@@ -7,6 +7,7 @@ from pytest_aorta.reporting.hints.hint import says
 _CUDA = "NVIDIA's CUDA runtime documentation"
 _HIP = "ROCm's HIP documentation"
 _ROCM = "ROCm's installation guide"
+_OWN = "pytest-aorta's documentation, page configuration"
 _TORCH = "torch's memory documentation"
 
 DEVICES = (
@@ -104,6 +105,14 @@ DEVICES = (
         "a device that the configuration names is not on this host: driver not loaded, or another kind of host",
         "load the driver there (amdgpu, nvidia, ib_uverbs), or take the device out of container.runtime.args.devices",
         _ROCM,
+    ),
+    says(
+        "gpus_none",
+        "fatal",
+        r"shows 0 (?:rocm|cuda) devices|no gpu was found on the head host",
+        "no GPU is to be seen: its driver is not loaded, the host has none, or `accelerator` means the other vendor",
+        "try `rocm-smi` or `nvidia-smi -L` there; `local_cpu.json` of `aorta config list` needs no GPU",
+        _OWN,
     ),
     says(
         "gpus_too_few",
