@@ -23,7 +23,7 @@ _EXIT_CODES = (
 def cli() -> None:
     """GPU cluster validation: the tools beside `pytest --aorta-config=FILE`.
 
-    Example: aorta config copy local_cpu.json ./cluster.json
+    Example: aorta config copy local_cpu.json ./my.json
     """
 
 

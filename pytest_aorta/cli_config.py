@@ -60,7 +60,7 @@ def show(name: str) -> None:
     click.echo(_found(name).read_text(encoding="utf-8"), nl=False)
 
 
-@config.command(epilog=_example("aorta config copy mi3xx_aorta_profile_overlap_2gpu_single ./my_cluster.json"))
+@config.command(epilog=_example("aorta config copy mi3xx_aorta_profile_overlap_2gpu_single ./my.json"))
 @click.argument("name")
 @click.argument("dest", type=click.Path())
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
@@ -94,7 +94,7 @@ def copy(name: str, dest: str, force: bool) -> None:
         click.echo(f"aorta config: warning: {target}: {lacking}; a run with it is refused", err=True)
 
 
-@config.command(epilog=_example("aorta config check ./my_cluster.json --cluster ./cluster.json"))
+@config.command(epilog=_example("aorta config check ./my.json --cluster ./cluster.json"))
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--cluster",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +15,11 @@ WIDEST_TEXT = 100
 def terminal_width() -> int:
     """Give the terminal's columns (COLUMNS, else what the terminal says), 80 when there is none."""
     return shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns
+
+
+def line_width() -> int:
+    """Give the width that lines of a list are cut to: the terminal's; in a pipe or file they stay whole."""
+    return terminal_width() if sys.stdout.isatty() or "COLUMNS" in os.environ else sys.maxsize
 
 
 def text_width() -> int:

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from pytest_aorta.checks import show as show_value
-from pytest_aorta.cli_layout import cut, terminal_width, wrapped
+from pytest_aorta.cli_layout import cut, line_width, wrapped
 from pytest_aorta.config.cluster import Cluster
 from pytest_aorta.config.load import load
 from pytest_aorta.errors import AortaError, ConfigError
@@ -281,7 +281,7 @@ def _metric_lines(metrics: Mapping[str, Metric]) -> Iterator[str]:
 
 
 def _list(output_dir: Path) -> None:
-    """Print a line a run, as wide as the terminal; ids are cut to what tells them apart."""
+    """Print a line a run, as wide as the terminal, if it goes to one; ids are cut to what tells them apart."""
     found: list[RunFolder] = find_runs(output_dir)
     if not found:
         click.echo(f"no runs in {output_dir}")
@@ -296,7 +296,7 @@ def _list(output_dir: Path) -> None:
         said = "; ".join(part for part in (record.remark, record.sentence) if part)
         rows.append((record.run_id, record.state, record.created[:16].replace("T", " "), record.suite, said))
     length = _prefix_length([folder.run_id for folder in found])
-    width, state_width = terminal_width(), max((len(row[1]) for row in rows), default=0)
+    width, state_width = line_width(), max((len(row[1]) for row in rows), default=0)
     if rows:
         click.echo(cut(f"{'run':{length}}  {'state':{state_width}}  {'begun (UTC)':16}  suite", width))
     for run_id, state, begun, suite, said in rows:

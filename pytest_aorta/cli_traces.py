@@ -66,7 +66,10 @@ def traces(context: click.Context, paths: Sequence[str], *, as_json: bool, jobs:
     absent = [path for path in named if not _exists(path)]
     if absent:
         errors = tuple(
-            FileError(str(path), f"{path}: no such file or folder, nor a run; expected traces or folders with some")
+            FileError(
+                str(path),
+                f"{path}: no such file or folder, nor a run of `aorta runs`; expected traces or folders with some",
+            )
             for path in absent
         )
         _show(Summaries((), errors), as_json=as_json)

@@ -121,9 +121,15 @@ class Closing:
         )
 
     def _write_lists(self, run: RunContext, view: RunView) -> None:
-        """Write verdict.json and the lists of hosts into the report folder; a stored run's stay as they are."""
+        """Write verdict.json and the lists of hosts into the report folder; a stored run's stay as they are.
+
+        What is judged of a stored run stands beside them under a name of its own.
+        """
         folder = self._reports.folder
-        if folder is None or self._opened.stored is not None:
+        if folder is None:
+            return
+        if self._opened.stored is not None:
+            write_json(folder / f"{self._opened.report_stem}-verdict.json", verdict_document(view))
             return
         if not (folder / LAST_RUN).exists():  # somebody removed the folder
             remember(folder, run.folder, self._opened.suite_name)

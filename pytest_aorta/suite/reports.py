@@ -18,7 +18,7 @@ from pytest_aorta.reporting.bundle import LISTS
 from pytest_aorta.suite.html import forget_pages
 from pytest_aorta.suite.opening import Opened
 
-_KINDS = (".html", ".xml", "-gates.xml", ".log")
+_KINDS = (".html", ".xml", "-gates.xml", ".log", "-verdict.json")
 _INPUTS = ("--aorta-config", "--aorta-cluster", "--aorta-thresholds")
 # Sessions of pytest that print something and run no test.
 _LISTING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow", "setuponly", "setupplan")

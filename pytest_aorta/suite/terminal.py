@@ -154,8 +154,11 @@ def speaks_for_stages(reporter: pytest.TerminalReporter) -> bool:
     return reporter.verbosity == 0
 
 
-def write_summary(reporter: pytest.TerminalReporter, view: RunView) -> None:
-    """Write the run's summary: at most 25 lines, with -q the verdict and what to do, with -qq nothing."""
+def write_summary(reporter: pytest.TerminalReporter, view: RunView, suite_name: str) -> None:
+    """Write the run's summary: at most 25 lines, with -q the verdict and what to do, with -qq nothing.
+
+    Of tests beside those of `suite_name` it says how many failed, one line more.
+    """
     if reporter.verbosity < -1:
         return
     if reporter.verbosity == -1:
@@ -165,6 +168,14 @@ def write_summary(reporter: pytest.TerminalReporter, view: RunView) -> None:
         lines = list(summary(view))
         reporter.section("aorta")
     reporter.write_line(lines[0], **_MARKUP[view.verdict])
+    others = [
+        report
+        for outcome in ("failed", "error")
+        for report in reporter.stats.get(outcome, ())
+        if isinstance(report, pytest.TestReport) and not report.nodeid.startswith(f"{suite_name}::")
+    ]
+    if others:
+        reporter.write_line(f"other tests: {len(others)} failed beside the stages; the verdict does not speak of them")
     for line in lines[1:]:
         reporter.write_line(line)
 

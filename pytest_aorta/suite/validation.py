@@ -213,7 +213,7 @@ class Validation:
     def summarize(self, reporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Write the summary to the terminal; of tests that could not be collected pytest itself has spoken."""
         if self._view is not None:
-            write_summary(reporter, self._view)
+            write_summary(reporter, self._view, self._opened.suite_name)
             if self._unwritten:
                 reporter.write_line(f"aorta: {self._unwritten}", red=True)
         elif not self._selected and exitstatus not in _UNCOLLECTED and not runs_nothing(self._config):

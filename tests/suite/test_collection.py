@@ -47,14 +47,17 @@ def test_paths_come_after_the_stages_and_may_depend_on_them(rig: Any) -> None:
         "@pytest.mark.dependency(depends=['test_run_benchmark'], scope='session')\n"
         "def test_after(): pass\n"
         "@pytest.mark.dependency(depends=['test_build_rccl'], scope='session')\n"
-        "def test_needs_a_build(): pass\n",
+        "def test_needs_a_build(): pass\n"
+        "def test_fails(): assert False\n",
         "utf-8",
     )
 
-    output = rig.run("-rA", "-v", "test_mine.py", code=0)
+    output = rig.run("-rA", "-v", "test_mine.py", code=1)
 
     assert output.index("test_teardown PASSED") < output.index("test_mine.py::test_after PASSED")
     assert "test_mine.py::test_needs_a_build SKIPPED" in output
+    assert "\nother tests: 1 failed beside the stages; the verdict does not speak of them\n" in output
+    assert rig.verdict()["verdict"] == "passed"
 
 
 HOSTILE = {

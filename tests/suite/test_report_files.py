@@ -46,6 +46,8 @@ def test_reports_and_bundle_of_a_run_hold_nothing_of_the_runs_before(rig: Any) -
     assert json.loads(judged["verdict.json"])["verdict"] == "failed"
     assert json.loads(judged["run.json"])["verdict"] == "passed"
     assert "aorta_single-rejudged.html" in judged
+    told = json.loads((rig.reports / "aorta_single-rejudged-verdict.json").read_text("utf-8"))
+    assert told["verdict"] == "failed"
 
     before = files_of(rig.reports)
     (rig.path / "test_broken.py").write_text("import no_such_module\n", "utf-8")
