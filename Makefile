@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 STAMP := $(VENV)/.installed
 
+# Where torch comes from, "" for pip's default: the CUDA build on Linux.
+TORCH_INDEX ?=
+
 unexport AORTA_CONFIG
 
 .PHONY: help run test lint format schema bench lab-deps clean
@@ -16,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer, or set PYTHON=" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) -V) is too old: Python 3.11 or newer is needed; set PYTHON=" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) --constraint constraints.txt torch
+	$(PIP_INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) --constraint constraints.txt torch
 	$(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
