@@ -12,6 +12,7 @@ from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
 
 SLACK_S = 6.0  # a command that is over its deadline is ended first, then its answer comes
+WHERE = ("sh", "-c", 'command -v "$1"', "sh")
 Program = tuple[str, ...]
 CLOSED = "this user may not use"
 OPENED_BY = {
@@ -94,10 +95,11 @@ def programs(fleet: Fleet, hosts: Iterable[str], name: str) -> Outcome[Program]:
     by_sudo = outputs(fleet, closed)
     found |= dict.fromkeys(by_sudo.good, ("sudo", "-n", name))
     closed_by, next_step = OPENED_BY[name]
+    paths = outputs(fleet, {host: Command((*WHERE, name), PROBE_TIMEOUT_S) for host in by_sudo.failed}).good
     for host, why in by_sudo.failed.items():
         failed[host] = (
             f"{CLOSED} {name} ({closed_by}), and sudo does not help: {why}; "
-            f"{next_step}, or allow `NOPASSWD: /usr/bin/{name}` in sudoers"
+            f"{next_step}, or allow `NOPASSWD: {paths.get(host, '').strip() or name}` in sudoers"
         )
     return Outcome(found, failed)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import random
-import shlex
 import socket
 import subprocess
 import threading
@@ -17,6 +15,7 @@ from typing import NamedTuple
 import paramiko
 from paramiko.common import cMSG_CHANNEL_REQUEST
 
+from pytest_aorta.fleet.ssh_line import line_of
 from pytest_aorta.fleet.ssh_refusals import Flooded, LinkBroken, is_passing, refusal
 from pytest_aorta.fleet.ssh_settings import Access, Hop, way_to
 
@@ -136,7 +135,7 @@ class Link:
 
     def execute(self, channel: paramiko.Channel, argv: Sequence[str], timeout_s: float | None = None) -> None:
         """Start a command in a session, word for word whatever the words hold."""
-        self._request(channel, lambda: channel.exec_command(os.fsencode(shlex.join(argv))), timeout_s)
+        self._request(channel, lambda: channel.exec_command(line_of(argv)), timeout_s)
 
     def subsystem(self, channel: paramiko.Channel, name: str) -> None:
         """Start a subsystem in a session."""

@@ -122,3 +122,7 @@ def _greeted(channel: paramiko.Channel) -> Sftp | None:
         return Sftp(channel)
     except (SFTPError, paramiko.SSHException, struct.error):  # also for an end of what is sent
         return None
+    except OSError:
+        if channel.closed:  # before it could be asked
+            return None
+        raise

@@ -72,11 +72,12 @@ def allow(host: Host, command: str) -> None:
     host.run(["chmod", "440", SUDOERS], check=True)
 
 
-def test_a_closed_socket_is_told_with_what_opens_it(user_fleet: Fleet) -> None:
+def test_a_closed_socket_is_told_with_what_opens_it(host: Host, user_fleet: Fleet) -> None:
     with pytest.raises(ContainerError, match=r"could not use docker: node1: this user may not use docker") as caught:
         DockerCli().launch(user_fleet, {"node1": SPEC})
     assert "a password is required" in str(caught.value)
-    assert "add the user to the group docker, or allow `NOPASSWD: /usr/bin/docker`" in str(caught.value)
+    path = host.run(["su", "lab", "-c", "command -v docker"]).stdout.strip()
+    assert f"add the user to the group docker, or allow `NOPASSWD: {path}` in sudoers" in str(caught.value)
 
 
 def test_sudo_stands_before_every_command_where_it_is_needed(host: Host, user_fleet: Fleet) -> None:
