@@ -18,6 +18,7 @@ from pytest_aorta.run.products import Containers, WorkloadTree
 from pytest_aorta.stages.checkout import CORRECT_THE_NAMES, require_entry_points, require_none
 from pytest_aorta.stages.command import entry_points, own_script
 from pytest_aorta.stages.kept import require_same_folder
+from pytest_aorta.stages.same_code import require_same_files, same_commit
 
 IGNORED = ("__pycache__", ".git", ".ruff_cache", ".mypy_cache")
 
@@ -30,6 +31,8 @@ def clone_workload(run: RunContext, containers: Containers) -> WorkloadTree:
         is_ours = run.settings.config.aorta_path is None
         tree = _send_bundled(run, containers) if is_ours else _find_checkout(run, foreign_folder(run.settings))
         require_entry_points(run.settings, run.inside, tree.root, advice=_advice(run.settings))
+        if not is_ours:
+            require_same_files(run, foreign_folder(run.settings), entry_points(run.settings))
     require_same_folder(run)
     return tree
 
@@ -78,6 +81,9 @@ def _foreign(run: RunContext) -> WorkloadTree:
     require_none(without, found, "set aorta_path to where the workload is")
     lacking = {host: f"no file {script}" for host, kind in kinds.items() if kind[script] == "absent"}
     require_none(lacking, found, "correct workload.command, or put the file there on each host")
+    same_commit(run, folder)
+    if PurePosixPath(script).is_relative_to(folder) and all(kind[script] == "file" for kind in kinds.values()):
+        require_same_files(run, folder, [script])
     return WorkloadTree(source="foreign", root=dict.fromkeys(found, folder), identity="")
 
 
@@ -119,20 +125,7 @@ def _ignored(path: Path, root: Path) -> bool:
 
 
 def _find_checkout(run: RunContext, folder: str) -> WorkloadTree:
-    """Look at the checkout where the workload lives; it must be the same one on all hosts."""
-    head = run.ask_inside(Ask("run", {"argv": ["git", "-C", folder, "rev-parse", "HEAD"], "timeout_s": 30}))
-    commits = {str(a["stdout"]).strip() if a["exit_code"] == 0 else "" for a in head.values()}
-    if len(commits) > 1:
-        seen = ", ".join(f"{host} {str(a['stdout']).strip()[:12] or 'no git checkout'}" for host, a in head.items())
-        raise FleetError(
-            {
-                host: CommandFailed(host, f"the hosts have different checkouts in {folder}: {seen}; make them equal")
-                for host in list(head)[:1]
-            }
-        )
-    commit = commits.pop()
-    return WorkloadTree(
-        source="checkout",
-        root=dict.fromkeys(head, folder),
-        identity=f"git:{commit}" if commit else "not a git checkout",
-    )
+    """Look at the checkout where the workload lives."""
+    commit = same_commit(run, folder)
+    root = dict.fromkeys((host.name for host in run.group), folder)
+    return WorkloadTree(source="checkout", root=root, identity=f"git:{commit}" if commit else "not a git checkout")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_aorta.checks import Account, Check
 from pytest_aorta.config.settings import Settings
+from pytest_aorta.ranks import place_of
 from pytest_aorta.run.products import Artifacts
 from pytest_aorta.trace.ranks import Summaries
 from pytest_aorta.trace.step_log import StepLog
@@ -26,17 +27,26 @@ def cross_checks(
     if not missing and not launched_size(settings) and artifacts.layout == "combined":
         yield from _fewer_than_hosts(settings, artifacts, summaries.ranks)
     yield from _unknown_size(settings, summaries.ranks, logs)
-    yield from _alone(settings, summaries.ranks)
+    yield from _alone(settings, summaries.ranks, logs)
     yield from _without_gpu(artifacts, summaries.ranks)
     yield from _empty(summaries.ranks)
+    yield from _cut(artifacts, summaries.ranks)
     yield from _checksums(logs)
     if logs and artifacts.completed:
-        yield from _step_logs(summaries.ranks, logs)
+        yield from _step_logs(settings, artifacts, summaries.ranks, logs)
 
 
-def _failed(check: str, reason: str, next_step: str, fault: Account = "cluster") -> Check:
-    label = f"[evidence] (check={check})"
-    return Check(label=label, state="failed", subtest=False, fault=fault, reason=reason, next_step=next_step)
+def _failed(check: str, reason: str, next_step: str, fault: Account = "cluster", host: str | None = None) -> Check:
+    where = f"host={host}, " if host is not None else ""
+    return Check(
+        label=f"[evidence] ({where}check={check})",
+        state="failed",
+        subtest=False,
+        fault=fault,
+        host=host,
+        reason=reason,
+        next_step=next_step,
+    )
 
 
 def missing_ranks(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> set[int]:
@@ -77,7 +87,7 @@ def _unreadable(summaries: Summaries) -> Iterator[Check]:
     more = len(summaries.errors) - MAX_FILES
     if more > 0:
         noun = "file" if more == 1 else "files"
-        yield _failed("trace", f"and {more} more {noun}, each named in the log", next_step, "rig")
+        yield _failed("trace", f"and {more} more {noun}", next_step, "rig")
 
 
 def _missing_check(settings: Settings, artifacts: Artifacts, missing: set[int]) -> Iterator[Check]:
@@ -112,25 +122,29 @@ def _fewer_than_hosts(settings: Settings, artifacts: Artifacts, ranks: Sequence[
         )
 
 
-def _alone(settings: Settings, ranks: Sequence[RankSummary]) -> Iterator[Check]:
+def _alone(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> Iterator[Check]:
     """Say which ranks trained by themselves, by their own word or by that of the launcher."""
     launched = launched_size(settings)
     num_ranks = len({rank.rank for rank in ranks})
     num_expected = launched or num_ranks
-    small = [rank for rank in ranks if rank.world_size and _is_wrong(rank.world_size, num_expected, bool(launched))]
+    told = [(rank.rank, "trace", rank.world_size or 0) for rank in ranks]
+    told += [(log.rank, "step log", log.world_size or 0) for log in logs]
+    small = [each for each in told if each[2] and _is_wrong(each[2], num_expected, bool(launched))]
     silent = [rank for rank in ranks if rank.lacks_communication(launched)]
     next_step = "does the workload really train together? Check its distributed mode"
     if small:
         said = f"{launched} were launched" if launched else f"{num_ranks} wrote traces"
+        _, what, size = small[0]
+        numbers = _names(list(dict.fromkeys(rank for rank, which, _ in small if which == what)))
         yield _failed(
             "communication",
-            f"the trace of rank {_numbers(small)} tells of a world of {small[0].world_size}, {said}",
+            f"the {what} of rank {numbers} tells of a world of {size}, {said}",
             next_step,
             "workload",
         )
     elif silent:
-        size = silent[0].world_size
-        world = f"the world has {size} ranks" if (size or 0) > 1 else f"{launched} ranks were launched"
+        size = silent[0].world_size or 0
+        world = f"the world has {size} ranks" if size > 1 else f"{launched} ranks were launched"
         yield _failed(
             "communication",
             f"no communication in the trace of rank {_numbers(silent)} although {world}",
@@ -199,40 +213,53 @@ def _checksums(logs: Sequence[StepLog]) -> Iterator[Check]:
         )
 
 
-def _step_logs(ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> Iterator[Check]:
-    """In a run that ended well every rank logged every step and its own good end."""
-    told_end = any(log.final for log in logs)
-    every_step = {step.number for log in logs for step in log.steps}
-    problems = []
-    for told in logs:
-        num_steps = len({step.number for step in told.steps})
-        if told.final.get("exit", "completed") != "completed":
-            problems.append(f"rank {told.rank} ended as {told.final['exit']}")
-        elif told_end and not told.final:
-            problems.append(f"rank {told.rank} did not log its end")
-        if num_steps < len(every_step):
-            problems.append(f"rank {told.rank} logged {num_steps} of {len(every_step)} steps")
-        if told.num_bad_losses:
-            problems.append(f"the loss of rank {told.rank} is no finite number in {told.num_bad_losses} steps")
-        if told.repeated:
-            problems.append(f"rank {told.rank} tells step {told.repeated[0]} more than once")
-        if told.num_lost:
-            problems.append(f"{told.num_lost} lines of rank {told.rank} cannot be read")
+def _step_logs(
+    settings: Settings, artifacts: Artifacts, ranks: Sequence[RankSummary], logs: Sequence[StepLog]
+) -> Iterator[Check]:
+    """In a run that ended well every rank logged every step and its own good end; a check for each host."""
+    by_host: dict[str | None, list[str]] = {}
+    num_steps, told_end = len({number for log in logs for number in log.numbers}), any(log.final for log in logs)
+    problems = [(told.rank, text) for told in logs for text in _problems_of(told, num_steps, told_end=told_end)]
     with_trace, with_log = {rank.rank for rank in ranks if rank.rank is not None}, {log.rank for log in logs}
-    if with_trace - with_log:
-        problems.append(f"rank {_names(sorted(with_trace - with_log))} has a trace but no step log")
-    if with_log - with_trace:
-        problems.append(f"rank {_names(sorted(with_log - with_trace))} has a step log but no trace")
-    no_number = any(told.num_bad_losses for told in logs)
-    if problems:
-        yield _failed(
-            "step_log",
-            "step logs: " + "; ".join(problems[:MAX_NAMED]),
-            "look where the loss left the numbers, in the step logs"
-            if no_number
-            else "see the logs of these ranks: did they stop early, or write elsewhere?",
-            "workload",
-        )
+    lacking = [host for host in settings.cluster.hosts if host.name in artifacts.errors]
+    known = tuple(f"node_{host.rank}/" if artifacts.layout == "combined" else "" for host in lacking)
+    explained = {log.rank for log in logs if log.file.startswith(known)}  # by the collection
+    problems += [(rank, f"rank {rank} has a trace but no step log") for rank in sorted(with_trace - with_log)]
+    problems += [
+        (rank, f"rank {rank} has a step log but no trace") for rank in sorted(with_log - with_trace - explained)
+    ]
+    for rank, text in problems:
+        by_host.setdefault(_host_of(settings, rank), []).append(text)
+    next_step = "see the logs of these ranks: did they stop early, or write elsewhere?"
+    if any(told.num_bad_losses for told in logs):
+        next_step = "look in the step logs where the loss left the numbers"
+    for host, texts in by_host.items():
+        on = f" (on {host})" if host is not None else ""
+        yield _failed("step_log", f"step logs{on}: {'; '.join(texts[:MAX_NAMED])}", next_step, "workload", host)
+
+
+def _problems_of(told: StepLog, num_steps: int, *, told_end: bool) -> Iterator[str]:
+    """Say what a rank's step log lacks beside those of the others: `num_steps` in all, and the end that one told."""
+    if told.final.get("exit", "completed") != "completed":
+        yield f"rank {told.rank} ended as {told.final['exit']}"
+    elif told_end and not told.final:
+        yield f"rank {told.rank} did not log its end"
+    if len(told.numbers) < num_steps:
+        yield f"rank {told.rank} logged {len(told.numbers)} of {num_steps} steps"
+    if told.num_bad_losses:
+        yield f"the loss of rank {told.rank} is no finite number in {told.num_bad_losses} steps"
+    if told.repeated:
+        yield f"rank {told.rank} tells step {told.repeated[0]} more than once"
+    if told.num_lost:
+        yield f"{told.num_lost} lines of rank {told.rank} cannot be read"
+
+
+def _host_of(settings: Settings, rank: int) -> str | None:
+    """Give the host of a rank, None where the workload places its ranks itself or there is only one host."""
+    hosts = [host.name for host in settings.cluster.hosts]
+    if len(hosts) == 1 or not launched_size(settings):
+        return None
+    return place_of(rank, hosts, settings.nproc_per_node)[0]
 
 
 def _empty(ranks: Sequence[RankSummary]) -> Iterator[Check]:
@@ -244,6 +271,20 @@ def _empty(ranks: Sequence[RankSummary]) -> Iterator[Check]:
             "look at the trace: are its events without durations, was the profiler ever in its active steps?",
             "rig",
         )
+
+
+def _cut(artifacts: Artifacts, ranks: Sequence[RankSummary]) -> Iterator[Check]:
+    """Say which traces lack their end: their times are too small to be judged; of a failed run that is no news."""
+    cut = [rank.rank for rank in ranks if rank.is_cut]
+    if cut:
+        check = _failed(
+            "trace",
+            f"the trace of rank {_names(list(dict.fromkeys(cut)))} is cut: its end is missing, so that its times are "
+            "too small",
+            "was the disk full, or was the rank ended while it wrote its trace? Run again",
+            "rig",
+        )
+        yield check if artifacts.completed else check.model_copy(update={"state": "warned"})
 
 
 def _names(ranks: Sequence[int | None]) -> str:

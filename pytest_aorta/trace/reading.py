@@ -128,6 +128,7 @@ class Trace:
     devices: list[int | None] = field(default_factory=list)
     num_events: int = 0
     num_lost: int = 0
+    is_cut: bool = False
     has_comm_ops: bool = False
     peak_memory_bytes: int | None = None
     warnings: list[str] = field(default_factory=list)
@@ -205,6 +206,7 @@ class Reader:
             self._read_tail()
         self._refuse_nothing()
         if not self._events_ended:
+            trace.is_cut = True
             trace.warnings.append("the file is cut: its array of events never ends")
         if trace.num_lost:
             trace.warnings.append(f"{trace.num_lost} events could not be read")

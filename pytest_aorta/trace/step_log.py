@@ -53,6 +53,11 @@ class StepLog:
     num_bad_losses: int = 0
 
     @property
+    def numbers(self) -> set[int]:
+        """Numbers of the steps that were told, each once."""
+        return {step.number for step in self.steps}
+
+    @property
     def repeated(self) -> tuple[int, ...]:
         """Numbers of steps that were told more than once, in their order."""
         return tuple(sorted(number for number, times in Counter(s.number for s in self.steps).items() if times > 1))

@@ -58,8 +58,8 @@ def _why_one_tree(files: Sequence[RankSummaries], trees: Sequence[str]) -> str:
     shown = {tree: str(tree_of(PurePath(file[0].file))) for tree, file in zip(trees, files, strict=True)}
     first, second, *_ = sorted(shown.values())
     return (
-        f"rank {files[0][0].rank} has traces in {len(shown)} folders, among them {first} and {second}, and the windows "
-        "of one profile lie in one; name the folder of one run"
+        f"rank {files[0][0].rank} has traces in {len(shown)} folders, among them {first} and {second}: two runs, or "
+        "hosts that each trained for themselves under this rank; name the folder of one run"
     )
 
 
@@ -92,6 +92,7 @@ def _joined(one: RankSummary, other: RankSummary) -> RankSummary:
         step_times_ms=(*one.step_times_ms, *other.step_times_ms),
         has_comm_ops=one.has_comm_ops or other.has_comm_ops,
         events_lost=one.events_lost + other.events_lost,
+        is_cut=one.is_cut or other.is_cut,
         warnings=(*one.warnings, *other.warnings),
         top_kernels=longest((*one.top_kernels, *other.top_kernels)),
         copies=united((*one.copies, *other.copies)),

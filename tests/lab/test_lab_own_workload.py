@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.lab.cluster import IMAGE, Cluster
+from tests.lab.cluster import CHECKOUT, IMAGE, Cluster
 from tests.lab.conftest import python_folders
 from tests.lab.lab import Lab
 
@@ -64,3 +65,27 @@ def test_a_python_that_the_image_lacks_is_a_fault_of_the_configuration(lab: Lab,
     assert "\nnext: set `python` to the full path of one that has torch there\n" in output
     assert json.loads((cluster.reports / "verdict.json").read_text("utf-8"))["fault"] == "config"
     cluster.assert_nothing_left()
+
+
+def test_hosts_with_different_code_do_not_train_together(lab: Lab, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, lab=lab)
+    cluster.configure_cluster(**cluster.check_out())
+    first, second = lab.hosts
+    script = second.path(f"{CHECKOUT}/train.py")
+    script.write_text(f"{script.read_text('utf-8')}# tuned\n", "utf-8")
+
+    cluster.run(code=1)
+
+    told = r"/mnt/train\.py differs between the hosts: node1 [0-9a-f]{12}, node2 [0-9a-f]{12}; make them equal"
+    assert re.fullmatch(f"could not measure: {told}", cluster.reason("test_clone_aorta"))
+    assert cluster.verdict()["hosts"] == []
+
+    commit = "git init -q && git add . && git -c user.name=x -c user.email=x commit -qm"
+    for host, message in ((first, "one"), (second, "two")):
+        host.run(["sh", "-c", f"cd {CHECKOUT} && {commit} {message}"], check=True)
+    output = cluster.run(code=1)
+
+    assert re.search(r"different checkouts in /mnt: node1 [0-9a-f]{12}, node2 [0-9a-f]{12}; make them equal", output)
+    cluster.assert_nothing_left()
+    for host in lab.hosts:
+        shutil.rmtree(host.path(CHECKOUT))

@@ -186,11 +186,21 @@ WORKLOAD = (
     Lines(
         "no_fresh_traces",
         (
-            "measured, bad: 1 of 2 hosts gave no traces: n2 did not answer",
             "n2 has no trace file below a folder torch_profiler written by this run (newer than launch) in /work",
-            "no node gave a usable trace tree",
+            "n2: the workload wrote nothing where workload.traces says (/mnt/out)",
         ),
-        ("2 of 2 hosts gave traces",),
+        (
+            "measured, bad: 1 of 2 hosts gave no traces: n2 did not answer",
+            "no node gave a usable trace tree",
+            "2 of 2 hosts gave traces",
+        ),
+    ),
+    Lines(
+        "rank_twice",
+        (
+            "no trace could be read: rank 0 has traces in 2 folders, among them node_0/out and node_1/out: two runs, or x",
+        ),
+        ("rank 0 has 2 traces",),
     ),
     Lines(
         "trace_damaged",

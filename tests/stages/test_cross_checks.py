@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from pytest_aorta.checks import Check
 from pytest_aorta.config.load import load
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.run.products import Artifacts
 from pytest_aorta.stages.cross_checks import cross_checks
 from pytest_aorta.trace.ranks import FileError, Summaries
+from pytest_aorta.trace.step_log import Step, StepLog
 from pytest_aorta.trace.summary import RankSummary
 
 CONFIG = Path(__file__).parents[2] / "configs" / "local_cpu.json"
@@ -69,11 +71,25 @@ def gpu_rank(rank: int, world_size: int | None = None, *, communicates: bool = F
     )
 
 
-def told(settings: Settings, *ranks: RankSummary, errors: Sequence[FileError] = ()) -> list[tuple[str, str]]:
+def checks(
+    settings: Settings,
+    *ranks: RankSummary,
+    errors: Sequence[FileError] = (),
+    logs: Sequence[StepLog] = (),
+    completed: bool = False,
+) -> list[Check]:
+    given = {"layout": "combined", "accelerator": "cuda", "completed": completed}
+    return [*cross_checks(settings, ARTIFACTS.model_copy(update=given), Summaries(ranks, tuple(errors)), logs)]
+
+
+def told(settings: Settings, *ranks: RankSummary, **more: Any) -> list[tuple[str, str]]:
     """Give state and reason of what is wrong with the ranks."""
-    artifacts = ARTIFACTS.model_copy(update={"layout": "combined", "accelerator": "cuda"})
-    found = cross_checks(settings, artifacts, Summaries(ranks, tuple(errors)), ())
-    return [(check.state, check.reason) for check in found]
+    return [(check.state, check.reason) for check in checks(settings, *ranks, **more)]
+
+
+def step_log(rank: int, world_size: int | None = 2, num_steps: int = 3, **more: Any) -> StepLog:
+    steps = tuple(Step(number, 1.0, profiled=False, samples=None, tokens=None) for number in range(1, num_steps + 1))
+    return StepLog(rank, f"rank_{rank}_metrics.jsonl", world_size, steps, **more)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +124,43 @@ def test_ranks_that_the_workload_starts_itself(tmp_path: Path) -> None:
     assert together[1].startswith("whether 2 ranks trained together: the trace of rank 0, 1 shows neither")
 
 
+@pytest.mark.parametrize(("launcher", "said"), [("torchrun", "2 were launched"), ("none", "2 wrote traces")])
+def test_a_step_log_that_tells_of_a_world_of_one(tmp_path: Path, launcher: str, said: str) -> None:
+    settings = cluster_of(tmp_path, launcher=launcher)
+    ranks = [gpu_rank(rank, communicates=True) for rank in (0, 1)]
+
+    assert told(settings, *ranks, logs=[step_log(0), step_log(1)]) == []
+    wrong = ("failed", f"the step log of rank 0, 1 tells of a world of 1, {said}")
+    assert wrong in told(settings, *ranks, logs=[step_log(0, 1), step_log(1, 1)])
+    alone = ("failed", f"the step log of rank 1 tells of a world of 1, {said}")
+    assert alone in told(settings, *ranks, logs=[step_log(0), step_log(1, 1)])
+
+
+@pytest.mark.parametrize("completed", [True, False])
+def test_a_trace_without_its_end_is_not_judged(tmp_path: Path, completed: bool) -> None:
+    ranks = [gpu_rank(0, 2, communicates=True), dataclasses.replace(gpu_rank(1, 2, communicates=True), is_cut=True)]
+
+    [(state, reason)] = told(cluster_of(tmp_path, launcher="torchrun"), *ranks, completed=completed)
+
+    assert reason == "the trace of rank 1 is cut: its end is missing, so that its times are too small"
+    assert state == ("failed" if completed else "warned")  # of a rank that was ended nobody expects more
+
+
+def test_what_a_step_log_lacks_is_told_of_its_host(tmp_path: Path) -> None:
+    ranks = [gpu_rank(rank, 2, communicates=True) for rank in (0, 1)]
+    logs = [step_log(0), step_log(1, num_steps=2, num_bad_losses=1)]
+
+    [found] = checks(cluster_of(tmp_path, launcher="torchrun"), *ranks, logs=logs, completed=True)
+
+    assert (found.label, found.host) == ("[evidence] (host=n2, check=step_log)", "n2")
+    assert found.reason == (
+        "step logs (on n2): rank 1 logged 2 of 3 steps; the loss of rank 1 is no finite number in 1 steps"
+    )
+    assert found.next_step == "look in the step logs where the loss left the numbers"
+    [found] = checks(cluster_of(tmp_path), *ranks, logs=logs, completed=True)  # who knows where its ranks are
+    assert (found.label, found.host) == ("[evidence] (check=step_log)", None)
+
+
 def test_a_rank_alone_has_nobody_to_train_with(settings: Settings, tmp_path: Path) -> None:
     alone = cluster_of(tmp_path, launcher="torchrun")
     one_host = dataclasses.replace(alone, cluster=settings.cluster)
@@ -130,6 +183,6 @@ def test_the_first_few_of_many_files_that_are_no_traces_are_named(tmp_path: Path
 
     assert [reason for _, reason in found] == [
         *(e.error for e in errors[:5]),
-        "and 2995 more files, each named in the log",
+        "and 2995 more files",
     ]
-    assert told(cluster_of(tmp_path), *ranks, errors=errors[:6])[-1][1] == "and 1 more file, each named in the log"
+    assert told(cluster_of(tmp_path), *ranks, errors=errors[:6])[-1][1] == "and 1 more file"

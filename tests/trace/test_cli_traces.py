@@ -248,7 +248,7 @@ def test_errors_name_files_as_they_were_typed(folder: Path, monkeypatch: pytest.
     errors = {error["file"]: error["error"] for error in found["errors"]}
     assert set(errors) == {"linked/rank0/trace.json", "hard_rank0.json", "inner/../inner/rank1.json"}
     assert all(error.startswith(f"{file}: ") for file, error in errors.items())
-    assert "among them . and linked, " in errors["hard_rank0.json"]
+    assert "among them . and linked: two runs, " in errors["hard_rank0.json"]
 
 
 def test_a_folder_of_runs_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def test_a_folder_of_runs_is_refused(folder: Path, monkeypatch: pytest.MonkeyPat
         Path(f"results/{run_id}/run.json").write_text("{}")
     result = run("results", "--json")
     assert (result.exit_code, document(result)["ranks"]) == (1, [])
-    told = "among them results/01a/traces/out/torch_profiler and results/01b/traces/out/torch_profiler, "
+    told = "among them results/01a/traces/out/torch_profiler and results/01b/traces/out/torch_profiler: "
     assert all(told in error["error"] for error in document(result)["errors"])
     assert [row["rank"] for row in document(run("results/01b", "--json"))["ranks"]] == [0, 1]
 

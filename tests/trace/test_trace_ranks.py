@@ -102,7 +102,7 @@ def test_traces_of_several_runs_are_not_one_profile(tmp_path: Path, one: str, ot
         write(tmp_path / one.format(f"run{run}"), kernel(100 * run, 10), rank=0)
     found = summarize(tmp_path)
     assert (found.ranks, len(found.errors)) == ((), 3)
-    told = f"rank 0 has traces in 3 folders, among them {other.format('run1')} and {other.format('run2')}, "
+    told = f"rank 0 has traces in 3 folders, among them {other.format('run1')} and {other.format('run2')}: "
     assert all(told in error.error for error in found.errors)
     assert all(error.error.endswith("name the folder of one run") for error in found.errors)
 

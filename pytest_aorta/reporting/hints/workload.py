@@ -60,10 +60,17 @@ WORKLOAD = (
     says(
         "no_fresh_traces",
         "fatal",
-        r"gave no traces|has no .{0,80}written by this run|no node gave a usable trace tree"
-        r"|wrote nothing where workload\.traces",
+        r"has no .{0,200}written by this run|wrote nothing where workload\.traces",
         "the workload wrote no profiler trace: profiling is off, or it ended before the profiled steps",
         "compare the number of steps with the profiler's schedule; see where its log ends",
+        _OWN,
+    ),
+    says(
+        "rank_twice",
+        "fatal",
+        r"has traces in \d+ folders",
+        "two runs wrote to one place, or each host trained for itself, all of them as the same rank",
+        "see that RANK differs from host to host (torchrun's --node_rank), and that the folder holds one run",
         _OWN,
     ),
     says(
