@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pytest_aorta.config.cluster import Cluster
 from pytest_aorta.containers.commands import is_closed
+from pytest_aorta.containers.docker_cli import ProgramName
 from pytest_aorta.containers.leftovers import is_gone, remove_containers
 from pytest_aorta.containers.lifetime import Found
 from pytest_aorta.errors import AortaError
@@ -103,10 +104,11 @@ def _remove_containers(fleet: Fleet, hosts: list[str], done: list[str], problems
     def is_left_over(host: str, container: Found) -> bool:
         return bool(container.state_dir) and not _is_alive(fleet, host, container.state_dir)
 
-    removed = remove_containers(fleet, hosts, "docker", is_left_over)
-    done += [f"{host}: container {name} removed" for host, names in removed.good.items() for name in names]
-    for host, why in removed.failed.items():
-        if is_closed(why):
-            done.append(f"{host}: containers were not looked for, which runs without them do not need: {why}")
-        else:
-            problems.append(f"{host}: {why}")
+    for program in get_args(ProgramName):
+        removed = remove_containers(fleet, hosts, program, is_left_over)
+        done += [f"{host}: container {name} removed" for host, names in removed.good.items() for name in names]
+        for host, why in removed.failed.items():
+            if is_closed(why):
+                done.append(f"{host}: containers were not looked for, which runs without them do not need: {why}")
+            else:
+                problems.append(f"{host}: {why}")
