@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from pytest_aorta.containers.lifetime import Found
+from pytest_aorta.containers.outcome import Outcome
 from pytest_aorta.containers.spec import Spec
 from pytest_aorta.fleet.fleet import Fleet
 
@@ -24,6 +26,10 @@ class Bare:
     def argv(self, host: str, argv: Sequence[str]) -> list[str]:
         """Give the argument list as it is."""
         return list(argv)
+
+    def look(self, hosts: Iterable[str]) -> Outcome[Found | None]:
+        """Say nothing of any host: there is none."""
+        return Outcome({}, {})
 
     def rouse(self, hosts: Iterable[str]) -> None:
         """Do nothing."""

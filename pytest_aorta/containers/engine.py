@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from pytest_aorta.containers.lifetime import Found
+from pytest_aorta.containers.outcome import Outcome
 from pytest_aorta.containers.spec import Spec
 from pytest_aorta.fleet.fleet import Fleet
 
@@ -39,6 +41,10 @@ class Engine(Protocol):
 
     def argv(self, host: str, argv: Sequence[str]) -> list[str]:
         """Give the argument list that, started on the host, runs `argv` inside, its input and output connected."""
+        ...
+
+    def look(self, hosts: Iterable[str]) -> Outcome[Found | None]:
+        """Look at the containers of hosts that `launch` has brought up; None is sure that one is gone."""
         ...
 
     def rouse(self, hosts: Iterable[str]) -> None:

@@ -75,10 +75,15 @@ class Containers:
             raise ContainerError(f"{host}: there is no container yet to run {argv[0] if argv else 'anything'} in")
         return self._driver.inside(host, self._ids[host], argv)
 
+    def look(self, hosts: Iterable[str]) -> Outcome[Found | None]:
+        """Look at the containers of hosts that `launch` has brought up."""
+        ids = {host: self._ids[host] for host in hosts if host in self._ids}
+        return self._driver.inspect(ids) if ids else Outcome({}, {})  # before a launch the driver knows no hosts
+
     def rouse(self, hosts: Iterable[str]) -> None:
         """Have the containers of hosts go on should somebody have paused them."""
         ids = {host: self._ids[host] for host in hosts if host in self._ids}
-        if ids and self._lifetime != "no_launch":  # before a launch the driver knows no hosts
+        if ids and self._lifetime != "no_launch":
             self._driver.go_on(ids)
 
     def revive(self, hosts: Iterable[str]) -> Mapping[str, str]:

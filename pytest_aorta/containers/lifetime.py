@@ -33,6 +33,11 @@ class Found:
         """Tell whether something can be run inside."""
         return self.state == "running"
 
+    @property
+    def is_paused(self) -> bool:
+        """Tell whether somebody has it stand still."""
+        return self.state == "paused"
+
     def is_of(self, image: str) -> bool:
         """Tell whether it was made of an image of that name, the names that a client fills in left aside."""
         return _plain(self.image) == _plain(image)

@@ -25,6 +25,7 @@ from pytest_aorta.errors import (
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
 from pytest_aorta.run.cleaning import clean_hosts
+from pytest_aorta.run.fates import Fate, fates_of
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.hosts import boot_id_of
 from pytest_aorta.run.interruption import Interruption
@@ -34,8 +35,6 @@ from pytest_aorta.run.record import RecordKeeper
 log = logging.getLogger("pytest_aorta")
 
 ANSWER_SECONDS = 5
-ENTER_SECONDS = 10
-PAUSED = "is paused"  # as Docker says it of a container that nothing can be started in
 STATE_SUFFIX = ".node"
 
 Undo = Callable[[], object]
@@ -74,7 +73,7 @@ class RunContext:
     progress: Progress = silent
     products: dict[type[Product], Product] = field(default_factory=dict)
     _there: dict[str, bool] = field(default_factory=dict)
-    _undo: list[tuple[str, Undo]] = field(default_factory=list)
+    _undo: list[tuple[str, Undo, bool]] = field(default_factory=list)
     _connected: bool = False
     _inside: Fleet | None = None
     _entered_at_s: float = 0.0
@@ -133,7 +132,8 @@ class RunContext:
     def rouse(self) -> tuple[str, ...]:
         """Have what stands still inside of containers go on where somebody paused them, so that it can be ended.
 
-        Once the run is interrupted, hosts that say nothing at all are given up: their leases end what runs there.
+        Once the run is interrupted, hosts that say nothing at all are given up: their leases end what runs there. So is
+        the inside of a container that stays paused.
 
         Returns:
             The hosts that were asked so.
@@ -146,24 +146,45 @@ class RunContext:
             self.fleet.give_up(silent, f"nothing was heard from it for {2 * ANSWER_SECONDS} s")
         asked = tuple(host for host in still if host not in silent)
         self.engine.rouse(asked)
+        if self._inside is not None:
+            self._inside.give_up(self._paused(asked), "its container is paused")
         return asked
 
-    def _paused(self, hosts: Iterable[str]) -> dict[str, str]:
+    def fates(self, hosts: Iterable[str]) -> dict[str, Fate]:
+        """Say what became of the containers of hosts whose node program can be asked; nothing of those that run on."""
+        container = self.settings.config.container
+        if self._inside is None or container is None:
+            return {}
+        return fates_of(self.engine, self.fleet, str(container.name), hosts, self.inside_s)
+
+    def _paused(self, hosts: Iterable[str]) -> list[str]:
+        return [host for host, seen in self.engine.look(hosts).good.items() if seen is not None and seen.is_paused]
+
+    def _unended(self, roused: Iterable[str]) -> dict[str, str]:
         """Say of hosts in which of their containers nothing can be ended, because somebody paused one that stays."""
         container = self.settings.config.container
         if self._inside is None or container is None or container.lifetime == "per_run":
             return {}
-        asks = {
-            host: Ask("run", {"argv": self.engine.argv(host, ["true"]), "timeout_s": ENTER_SECONDS}, ENTER_SECONDS + 5)
-            for host in self.fleet.hosts
-            if host in hosts or self._inside.loss(host) is not None
-        }
+        lost = [host for host in self.fleet.hosts if host in roused or self._inside.loss(host) is not None]
         return {
             host: f"{host}: its container {container.name} is paused, so what runs in it could not be ended; let it go "
-            "on (docker unpause), and it ends by itself"
-            for host, answer in self.fleet.perform(asks).items()
-            if PAUSED in str(answer["stderr"])
+            f"on ({self.engine.name} unpause), and it ends by itself"
+            for host in self._paused(lost)
         }
+
+    def _retold(self, errors: Mapping[str, HostError]) -> dict[str, HostError]:
+        """Have hosts whose container does not answer any more say what became of it, where they themselves are well."""
+        told = dict(errors)
+        doubted = [
+            host
+            for host, error in errors.items()
+            if isinstance(error, (LeaseLost, TimedOut)) and not isinstance(error, StoodStill)
+        ]
+        for host, fate in self.fates([host for host in doubted if self.fleet.loss(host) is None]).items():
+            if isinstance(errors[host], LeaseLost) or fate.is_paused:
+                why = fate.said.removeprefix(f"{host}: ")
+                told[host] = LeaseLost(host, f"{why}; {fate.next_step}")
+        return told
 
     def is_there(self, host: str) -> bool:
         """Tell whether a host whose connection broke answers over a new one, still in the same boot; asked once."""
@@ -190,7 +211,8 @@ class RunContext:
 
     def ask_inside(self, plan: Ask | Mapping[str, Ask]) -> Answers:
         """Ask where the workload lives and require an answer of each host; raises as `ask` does."""
-        return self.inside.perform(plan).or_raise()
+        answers = self.inside.perform(plan)
+        return Answers(answers, self._retold(answers.failed)).or_raise() if answers.failed else answers
 
     def ask_head(self, ask: Ask) -> Answer:
         """Ask where the workload of the head node lives."""
@@ -212,9 +234,12 @@ class RunContext:
             raise StageError(f"no {kind.__name__} in this session")
         return product
 
-    def on_teardown(self, what: str, undo: Undo) -> None:
-        """Register how to undo something; teardown does it newest first. `what` names it when undone."""
-        self._undo.append((what, undo))
+    def on_teardown(self, what: str, undo: Undo, *, is_inside: bool = False) -> None:
+        """Register how to undo something; teardown does it newest first. `what` names it when undone.
+
+        `is_inside`: it needs the workload's place in containers, and is not done where that stands still.
+        """
+        self._undo.append((what, undo, is_inside))
 
     def close(self) -> tuple[list[str], list[Problem]]:
         """Undo everything that is still registered; harmless when called again.
@@ -228,13 +253,13 @@ class RunContext:
         silent: set[str] = set()
         there: set[str] = set()
         with self.interruption.held():
-            paused = self._paused(self.rouse()) if self._undo else {}
+            paused = self._unended(self.rouse()) if self._undo else {}
             while self._undo:
-                what, undo = self._undo.pop()
+                what, undo, is_inside = self._undo.pop()
                 lost |= self._lost()  # a fleet that is closed knows of none any more
                 try:
                     undo()
-                    done.append(what)
+                    done.append(f"{what} (not on {', '.join(paused)})" if is_inside and paused else what)
                 except (AortaError, OSError) as error:
                     log.warning("teardown: %s: %s", what, error)
                     lost |= self._lost()

@@ -23,6 +23,7 @@ from pytest_aorta.stages.command import SET_PYTHON, python_command
 GIVE_SECONDS = 600
 MEMLOCK = "memlock=-1"
 GIVEN_BACK = "ownership given back"
+DONE_WITH = {"per_run": "removed", "persistent": "kept", "no_launch": "left alone"}
 _NO_PROGRAM = re.compile(r"executable file .*not found|exec: \S+ stat \S+ no such file")
 
 
@@ -34,16 +35,17 @@ def start_containers(
     absent: Mapping[str, tuple[str, ...]],
 ) -> Mapping[str, str]:
     """Start the container of every host and the node program in it; say by host what is there."""
+    lifetime = _required(run.settings).lifetime
     specs = {
         host: spec_of(run, host, answer, work_dirs[host], accelerator, absent[host]) for host, answer in facts.items()
     }
-    run.on_teardown(f"{run.engine.name}: containers removed", run.engine.remove)
+    run.on_teardown(f"{run.engine.name}: containers {DONE_WITH[lifetime]}", run.engine.remove)
     described = run.engine.launch(run.fleet, specs)
     for host, text in described.items():
         log.info("%s: %s", host, text)
     _enter(run, work_dirs)
     owners = {host: (int(answer["uid"]), int(answer["gid"])) for host, answer in facts.items()}
-    run.on_teardown(GIVEN_BACK, lambda: _give_back(run, work_dirs, owners))
+    run.on_teardown(GIVEN_BACK, lambda: _give_back(run, work_dirs, owners), is_inside=True)
     return described
 
 
@@ -162,7 +164,7 @@ def _enter(run: RunContext, work_dirs: Mapping[str, str]) -> None:
         run.fleet.send(program, programs)
     _require_visible(run, programs)
     inside = _inside(run, programs)
-    run.on_teardown("node programs in the containers ended", inside.close)
+    run.on_teardown("node programs in the containers ended", inside.close, is_inside=True)
     try:
         inside.open({host: f"{path}/inside.node" for host, path in work_dirs.items()})
     except FleetError as error:

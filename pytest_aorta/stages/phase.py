@@ -96,7 +96,7 @@ def start_phase(
         log.info("%s: %s: %s", name, host, " ".join(argv))
     phase = Phase(name, tuple(commands))
     run.on_teardown(f"{name} logs kept", lambda: bring_logs(run, name, logs))
-    run.on_teardown(f"{name} stopped", lambda: stop_phase(run, name))
+    run.on_teardown(f"{name} stopped", lambda: stop_phase(run, name), is_inside=True)
     run.ask_inside(
         {
             host: Ask(

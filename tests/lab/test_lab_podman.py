@@ -61,6 +61,19 @@ def test_the_whole_lifecycle_is_green_and_leaves_nothing(lab: Lab, tmp_path: Pat
     cluster.assert_nothing_left()
 
 
+def test_what_became_of_a_container_is_told_apart(host: Host, fleet: Fleet) -> None:
+    """Entering one that is paused and one that has ended fails with the same words."""
+    engine = DockerCli(program="podman")
+    engine.launch(fleet, {"node1": SPEC})
+    states = []
+    for command in (["pause"], ["unpause"], ["kill"], ["rm"]):
+        host.run(["podman", *command, SPEC.name], check=True)
+        seen = engine.look(["node1"]).good["node1"]
+        states.append(seen.state if seen is not None else "gone")
+    assert states == ["paused", "running", "exited", "gone"]
+    engine.remove()
+
+
 def test_a_login_lasts_for_the_pull_and_no_longer(registry: None, host: Host, fleet: Fleet) -> None:
     host.path("/tmp/password").write_text(f"{PASSWORD}\n", "utf-8")
 

@@ -200,7 +200,7 @@ def test_container_killed(cluster: Cluster) -> None:
 
     assert (ending.code, ending.letters) == (1, "PPPSFPSPSPP")
     assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", ["node2"], [])
-    assert f"node2: its container {CONTAINER} ended while the workload ran in it (Container " in ending.sentence
+    assert f"node2: its container {CONTAINER} is not running (exited, exit code 137)" in ending.sentence
     assert caught.trace_files() == ["rank0", "rank1"]
     cluster.assert_nothing_left()
 
@@ -259,16 +259,27 @@ def test_workload_that_prints_for_ever(cluster: Cluster) -> None:
     cluster.assert_nothing_left()
 
 
-def test_container_restarted(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("moment", "command", "said"),
+    [
+        (": trains$", ["restart"], r"was restarted \d+ s ago, while the run lived in it"),
+        ("^test_run_benchmark begins", ["rm", "--force"], r"is gone \(no such container\); who removed it\?"),
+        ("^test_run_benchmark begins", ["pause"], rf"is paused; let it go on: `docker unpause {CONTAINER}` on node2"),
+        ("^test_collect_traces begins", ["pause"], "is paused$"),
+    ],
+)
+def test_container_taken_away(cluster: Cluster, moment: str, command: list[str], said: str) -> None:
+    """Whenever it is, the run says what became of it, and the host is not to be drained."""
     second = cluster.lab.hosts[1]
-    configure_light(cluster, "--steps 100000 --step-ms 20", **SHORT)
-    caught = hold(cluster, ": trains$")
-    second.run(["docker", "restart", CONTAINER], check=True)
+    configure_light(cluster, "--steps 100000 --step-ms 20" if moment == ": trains$" else "", **SHORT)
+    caught = hold(cluster, moment)
+    second.run(["docker", *command, CONTAINER], check=True)
     caught.release()
     ending = caught.end()
 
     assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", ["node2"], [])
-    assert re.search(rf"node2: its container {CONTAINER} was restarted \d+ s ago, while the w", ending.sentence)
+    assert re.search(rf"node2: its container {CONTAINER} {said}", ending.sentence)
+    assert "OOM killer" not in ending.output
     cluster.assert_nothing_left()
 
 

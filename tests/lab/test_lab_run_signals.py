@@ -11,7 +11,7 @@ import pytest
 
 from pytest_aorta.table import stages_of
 from tests.lab import faults
-from tests.lab.cluster import CHECKOUT, CONTAINER, Cluster
+from tests.lab.cluster import CHECKOUT, CONTAINER, IMAGE, Cluster
 from tests.lab.conftest import python_folders
 from tests.lab.fault_runs import Caught, configure_light, end_children, frozen, hold, left_soon
 from tests.lab.lab import Lab
@@ -85,6 +85,37 @@ def test_sigterm_with_a_paused_container(cluster: Cluster) -> None:
 
     assert (ending.code, ending.verdict) == (2, "interrupted")
     assert cluster.record()["uncleaned"] == []
+    cluster.assert_nothing_left()
+
+
+def test_sigterm_with_a_paused_container_that_is_not_ours(cluster: Cluster) -> None:
+    """It is not waited for in vain, and the last lines say what was not ended there."""
+    configure_light(cluster, "--steps 100000 --step-ms 20", container={"lifetime": "no_launch"})
+    folder = "/root/.cache/pytest-aorta"
+    for host in cluster.lab.hosts:
+        volumes = [f"--volume={CHECKOUT}:/mnt", f"--volume={folder}:{folder}"]
+        box = ["docker", "run", "--detach", f"--name={CONTAINER}", "--network=host", *volumes, IMAGE, "sleep", "600"]
+        host.run(box, check=True)
+    caught = hold(cluster, MIDST["test_run_benchmark"])
+    second = cluster.lab.hosts[1]
+    second.run(["docker", "pause", CONTAINER], check=True)
+    caught.release()
+    caught.child.send_signal(signal.SIGTERM)
+    ending = caught.end(timeout_s=40)  # less than two of the deadlines that it would be waited for
+
+    assert (ending.code, ending.verdict) == (2, "interrupted")
+    assert (
+        "could not be undone: node2: its container aorta_lab is paused, so what runs in it could not" in ending.output
+    )
+    assert (
+        "undone at the session's end: benchmark stopped (not on node2); benchmark logs kept; ownership given back (not "
+        "on node2); node programs in the containers ended (not on node2); docker: containers left alone; "
+    ) in ending.output
+    assert cluster.record()["uncleaned"] == ["node2"]
+    second.run(["docker", "unpause", CONTAINER], check=True)
+    cluster.aorta("clean", code=0)
+    for host in cluster.lab.hosts:
+        host.run(["docker", "rm", "--force", CONTAINER], check=True)
     cluster.assert_nothing_left()
 
 

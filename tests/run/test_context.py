@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_aorta.config.load import load
-from pytest_aorta.containers.bare import Bare
 from pytest_aorta.errors import ContainerError, FleetError, LeaseLost
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
@@ -16,6 +15,7 @@ from pytest_aorta.run.folder import RunFolder, new_run_id
 from pytest_aorta.run.hosts import engine_of
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.record import HostRecord, RecordKeeper
+from tests.run.boxes import attached, inspected
 
 
 def fail(*hosts: str) -> None:
@@ -82,23 +82,22 @@ def test_a_lost_host_is_told_once_whatever_could_not_be_undone_there(tmp_path: P
 
 
 def test_a_paused_container_that_stays_is_named_and_its_host_noted(tmp_path: Path) -> None:
-    said = {"exit_code": 1, "stdout": "", "stderr": "Error response from daemon: Container box is paused, unpause it"}
     box = {"name": "box", "image": "i", "lifetime": "no_launch", "runtime": {"name": "docker"}}
     run = context(tmp_path, Fleet({}), container=box)
     here = run.head.name
     run.record.hosts({here: HostRecord(work_dir="/w", state_dir="/w.node")})
-    run.fleet = Fleet({here: ScriptedTransport([Reply("run", said)])})
-    run.engine = Bare()  # it enters nothing, and is asked for nothing but how
-    run.connect()
+    run.engine, run.fleet = attached(here, inspected("paused"))
     inside = Fleet({here: ScriptedTransport([Reply("clock", dies=True)])})
     inside.open({here: "/w.node"})
     run.enter(inside)
     inside.perform({here: Ask("clock")})
     inside.events(10)
-    run.on_teardown("node programs in the containers ended", inside.close)
+    run.on_teardown("work folders removed", print)
+    run.on_teardown("node programs in the containers ended", inside.close, is_inside=True)
 
-    _, [problem] = run.close()
+    done, [problem] = run.close()
 
     assert problem.said.startswith(f"{here}: its container box is paused, so what runs in it could not be ended; ")
     assert problem.host == here
+    assert done == [f"node programs in the containers ended (not on {here})", "work folders removed"]
     assert run.record.document.uncleaned == (here,)
