@@ -43,7 +43,8 @@ class Holds:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise CommandError("failed", f"another run that is going on works in {path}, or below it") from None
+            said = f"another run that is going on works in {path}, or below it; wait for it, or name another folder"
+            raise CommandError("failed", said) from None
         except OSError:
             os.close(descriptor)
             return False

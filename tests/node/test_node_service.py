@@ -222,7 +222,8 @@ def test_a_folder_is_held_by_one_program_until_it_ends(launch: Callable[..., Pro
     assert first.ask(1, "hold", path=str(folder))["ok"] == {"held": True}
     assert first.ask(2, "hold", path=str(folder))["ok"] == {"held": True}
     refused = second.ask(1, "hold", path=str(folder))["error"]
-    assert refused == {"kind": "failed", "message": f"another run that is going on works in {folder}, or below it"}
+    said = f"another run that is going on works in {folder}, or below it; wait for it, or name another folder"
+    assert refused == {"kind": "failed", "message": said}
     inside, above = folder / "inside", tmp_path
     inside.mkdir()
     for other in (inside, above):
