@@ -33,8 +33,9 @@ TEXT = "two\nlines\n\nand the last\n"
 
 def test_the_line_holds_nothing_that_shells_read_differently() -> None:
     line = line_of(["sh", "-c", Path(ssh_remote.__file__).read_text("utf-8"), *WORDS, TEXT]).decode("ascii")
-    assert re.fullmatch(r"""sh -c 'eval "exec \$\(printf %b "[A-Za-z0-9 ,./:=_+@\\-]*"\)"'""", line)
+    assert re.fullmatch(r"""sh -c 'eval "exec \$\(printf %b "[A-Za-z0-9 ,./=_+@\\-]*"\)"'""", line)
     assert "\\\\" not in line
+    assert ssh_remote.MARK not in line
 
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "rbash", "zsh", "fish", "csh", "tcsh", "busybox"])

@@ -139,6 +139,21 @@ def test_the_login_shell_may_be_another(lab: Lab, host: Host, shell: str) -> Non
         host.run(["usermod", "--shell", "/bin/bash", "lab"], check=True)
 
 
+@pytest.mark.parametrize(
+    ("shell", "seen"), [("/usr/bin/python3", "SyntaxError: invalid syntax"), ("/usr/sbin/nologin", "not available")]
+)
+def test_a_login_shell_that_runs_nothing_is_told_by_its_words(lab: Lab, host: Host, shell: str, seen: str) -> None:
+    host.run(["usermod", "--shell", shell, "lab"], check=True)
+    try:
+        said = (
+            rf"as lab did not run what it was asked to: seen '.*{seen}.*', expected an answer of its Python; does `ssh`"
+        )
+        with pytest.raises(FleetError, match=said):
+            Fleet({"node1": transport(lab, "node1", username="lab")}).open({"node1": STATE_DIR})
+    finally:
+        host.run(["usermod", "--shell", "/bin/bash", "lab"], check=True)
+
+
 def test_a_host_without_a_python_that_is_new_enough_says_what_it_has(lab: Lab, host: Host) -> None:
     folder = "/usr/local/without"
     host.run(
