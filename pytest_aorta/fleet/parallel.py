@@ -68,5 +68,7 @@ def _outcome(what: str, host: str, call: Callable[[], None]) -> HostError | None
     except HostError as error:
         return error
     except OSError as error:
-        return CommandFailed(host, f"{what}: {sentence(error)}")
+        failed = CommandFailed(host, f"{what}: {sentence(error)}")
+        failed.__cause__ = error
+        return failed
     return None

@@ -159,6 +159,7 @@ def _find(node: Service, request: Request) -> None:
     root, since_ns = args.path("root"), int(args.number("since_ns", 0))
     folders, names, exclude_dirs = (args.texts(name, []) for name in ("folders", "names", "exclude_dirs"))
     known = args.mapping("known", int, "a time in ns") if args.given("known") else None
+    with_print = args.flag("print", default=False)
     node.work(
         request,
         lambda: files.find(
@@ -168,6 +169,7 @@ def _find(node: Service, request: Request) -> None:
             since_ns=since_ns,
             exclude_dirs=exclude_dirs,
             known=known,
+            with_print=with_print,
             check=request.deadline.check,
         ),
     )

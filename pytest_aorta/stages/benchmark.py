@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 
@@ -16,6 +15,7 @@ from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, Execution, Fabric, Rccl, Status, WorkloadTree
 from pytest_aorta.stages.command import environment, num_channels, rendezvous_address, workload_command
 from pytest_aorta.stages.failures import KILLED, first_causes
+from pytest_aorta.stages.inventory import write_inventory
 from pytest_aorta.stages.kernel import scan
 from pytest_aorta.stages.losses import losses_of
 from pytest_aorta.stages.memory import why_killed
@@ -129,7 +129,7 @@ def _floors(run: RunContext, tree: WorkloadTree) -> dict[str, int]:
     known = search(run, tree.root, since_ns=dict.fromkeys(tree.root, 0))
     for host in tree.root:
         files = known[host]["files"] if host in known else ()  # a folder that is not there yet has none
-        run.folder.write_document(run.folder.inventory(host), {entry["path"]: entry["mtime_ns"] for entry in files})
+        write_inventory(run, host, files)
     return {host: floor_ns(run.settings, int(clock["wall_ns"])) for host, clock in run.ask_inside(Ask("clock")).items()}
 
 
@@ -234,12 +234,3 @@ def judge_ranks(settings: Settings, watch: Watch) -> Iterator[Check]:
 def _list(ranks: set[int]) -> str:
     shown = ", ".join(str(rank) for rank in sorted(ranks)[:16])
     return f"{shown}, ..." if len(ranks) > 16 else shown
-
-
-def read_inventory(run: RunContext, host: str) -> Mapping[str, int] | None:
-    """Give the trace files a host had before launch, with their times of change (ns); None if that is not known."""
-    try:
-        document = json.loads(run.folder.inventory(host).read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return {str(path): int(changed) for path, changed in document.items()}

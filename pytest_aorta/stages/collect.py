@@ -20,8 +20,20 @@ from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.folder import file_name
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Artifacts, Execution
-from pytest_aorta.stages.benchmark import PHASE, read_inventory
-from pytest_aorta.stages.losses import loss_of
+from pytest_aorta.stages.benchmark import PHASE
+from pytest_aorta.stages.inventory import read_inventory
+from pytest_aorta.stages.lacks import (
+    RULES_OUT_STALE,
+    Lack,
+    not_brought,
+    not_found,
+    not_kept,
+    of_the_lost,
+    too_much,
+    withheld,
+    without_inventory,
+    wrote_none,
+)
 from pytest_aorta.stages.outside import ask_about_files
 from pytest_aorta.stages.phase import bring_logs, scrub_file
 from pytest_aorta.stages.proof import Sightings, unproven, unread
@@ -31,8 +43,6 @@ from pytest_aorta.stages.sizes import amount, fits, too_large
 Layout = Literal["combined", "single"]
 COPY_SECONDS = 3600
 LARGER = "raise timeout_seconds, or narrow workload.traces to the traces"
-ABSENT = "No such file or directory"
-RULES_OUT_STALE = "written by this run (newer than launch, or changed since)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +59,16 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     layout = layout_of(run.settings)
     hosts = run.group if layout == "combined" else run.group[:1]
     run.connect()
-    errors: dict[str, str] = {}
+    lacks: dict[str, Lack] = {}
     trees: dict[str, tuple[str, ...]] = {}
     sightings = Sightings()
-    wanted = _search(run, execution, hosts, layout, errors, sightings)
+    wanted = _search(run, execution, hosts, layout, lacks, sightings)
     calls = {host.name: lambda host=host: _bring(run, execution, host, wanted[host], layout) for host in wanted}
     failed = in_parallel("collecting traces", calls, 2 * run.settings.config.timeout_seconds + COPY_SECONDS)
     for host, found in wanted.items():
         if host.name in failed:
-            errors[host.name] = str(failed[host.name])
-            log.warning("%s: traces were not brought back: %s", host.name, errors[host.name])
+            lacks[host.name] = not_brought(failed[host.name])
+            log.warning("%s: traces were not brought back: %s", host.name, lacks[host.name].said)
         else:
             trees[host.name] = found.trees
             log.info("%s: %d files, trees %s", host.name, len(found.files), ", ".join(found.trees))
@@ -67,13 +77,14 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     if workload is not None and workload.log:
         logs |= bring_logs(run, "workload", {h: f"{root}/{workload.log}" for h, root in execution.roots.items()})
     usable = {host: names for host, names in trees.items() if names}
-    errors |= {host: lost.said for host in errors if (lost := loss_of(run, host)) is not None}
+    lacks = dict(of_the_lost(run, lacks))
     root = run.folder.path / ("combined_traces" if layout == "combined" else "traces")
     doubts = unread(run) if layout == "single" else unproven(run, execution, sightings.only_shared())
     checks = (
-        *_checks(run, hosts, errors, usable, _innocent(execution), doubts, _account(execution, hosts, errors)),
-        *_doubts({host: why for host, why in doubts.items() if host not in errors}),
+        *_checks(hosts, lacks, usable, _innocent(execution), doubts, _account(execution, hosts, lacks)),
+        *_doubts({host: why for host, why in doubts.items() if host not in lacks}),
     )
+    errors = {host: lack.said for host, lack in lacks.items()}
     missing = [check for check in checks if check.failed]
     return Artifacts(
         layout=layout,
@@ -111,48 +122,43 @@ def _search(
     execution: Execution,
     hosts: tuple[Host, ...],
     layout: Layout,
-    errors: dict[str, str],
+    lacks: dict[str, Lack],
     sightings: Sightings,
 ) -> dict[Host, Found]:
-    """Look for fresh files on each host; `errors` takes why there are none, `sightings` which hosts see the same."""
+    """Look for fresh files on each host; `lacks` takes why there are none, `sightings` which hosts see the same."""
     roots = {host.name: execution.roots[host.name] for host in hosts}
     known = {host.name: inventory for host in hosts if (inventory := read_inventory(run, host.name)) is not None}
     for host in hosts:
         if host.name not in known:
-            errors[host.name] = (
-                f"{host.name}: the list of files from before the launch is gone; which are new is unknown"
-            )
+            lacks[host.name] = without_inventory(run.folder, host.name)
     hosts = tuple(host for host in hosts if host.name in known)
     roots = {host.name: roots[host.name] for host in hosts}
-    answers = search(run, roots, since_ns=execution.floors_ns, known=known)
-    errors.update({host: _why_not_found(run.settings, error) for host, error in answers.failed.items()})
+    times = {host: inventory.times for host, inventory in known.items()}
+    answers = search(run, roots, since_ns=execution.floors_ns, known=times)
+    lacks.update({host: not_found(run, host, error) for host, error in answers.failed.items()})
     found: dict[Host, Found] = {}
     for host in hosts:
         if host.name not in answers:
             continue
-        # A file that was there before keeps its time of change, to the nanosecond, when it is only renamed.
-        before, times = known[host.name], set(known[host.name].values())
         files: list[dict[str, Any]] = [
             entry
             for entry in answers[host.name]["files"]
-            if entry["mtime_ns"] not in times and entry["mtime_ns"] >= before.get(entry["path"], 0)
+            if known[host.name].is_fresh(entry, is_trace=is_trace(run.settings, entry["path"]))
         ]
+        num_stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files)
         files = sightings.counted(host.name, files, lambda path: is_trace(run.settings, path))
         named = [entry for entry in files if scrub_value(entry["path"], run.folder.secrets) == entry["path"]]
-        telling = len(files) - len(named)
+        telling = [entry["path"] for entry in files if entry not in named]
         if telling:
-            log.warning("%s: %d files with a secret in their names were left there", host.name, telling)
+            log.warning("%s: %d files with a secret in their names were left there", host.name, len(telling))
         files = named
         traces = [entry for entry in files if fits(entry) and is_trace(run.settings, entry["path"])]
         if large := too_large(files):
-            errors[host.name] = f"{host.name}: {large}"
+            lacks[host.name] = too_much(host.name, large)
+        elif telling_traces := [path for path in telling if is_trace(run.settings, path)]:
+            lacks[host.name] = withheld(host.name, telling_traces, run.folder.secrets)
         elif not traces and host.name not in sightings.shared:
-            stale = int(answers[host.name]["stale"]) + len(answers[host.name]["files"]) - len(files) - telling
-            older = f"; {stale} older ones were left alone" if stale else ""
-            older += f"; {telling} with a secret in their names were left there" if telling else ""
-            errors[host.name] = (
-                f"{host.name} has no {_wanted(run.settings)} {RULES_OUT_STALE} in {roots[host.name]}{older}"
-            )
+            lacks[host.name] = wrote_none(run, host.name, roots[host.name], num_stale)
         if layout == "single" and traces and not names_its_traces(run.settings):
             tree = newest_tree(traces)
             traces = [entry for entry in traces if tree_of(entry["path"]) == tree]
@@ -173,6 +179,8 @@ def _bring(run: RunContext, execution: Execution, host: Host, found: Found, layo
     destination = run.folder.traces(layout, host.rank)
     try:
         bring_files(run, host.name, execution.roots[host.name], found.files, archive, destination)
+        for step_log in destination.rglob(STEP_LOGS):
+            scrub_file(step_log, run.folder.secrets)
     except FleetError as error:
         why = error.by_host[host.name]
         if isinstance(why, TimedOut):
@@ -180,21 +188,8 @@ def _bring(run: RunContext, execution: Execution, host: Host, found: Found, layo
         raise why from error
     except CommandError as error:
         raise CommandFailed(host.name, error.message) from error
-    for step_log in destination.rglob(STEP_LOGS):
-        scrub_file(step_log, run.folder.secrets)
-
-
-def _wanted(settings: Settings) -> str:
-    workload = settings.config.workload
-    if workload is None or not workload.traces:
-        return f"trace file below a folder {TRACE_FOLDER}"
-    return f"trace file that matches {workload.traces} and was"
-
-
-def _why_not_found(settings: Settings, error: HostError) -> str:
-    if ABSENT not in error.reason or not names_its_traces(settings):
-        return str(error)
-    return f"{error.host}: the workload wrote nothing where workload.traces says ({error.reason.partition(': ')[2]})"
+    except (HostError, OSError) as error:
+        raise not_kept(host.name, run.folder.path, error) or error from error
 
 
 def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], archive: str, destination: Path) -> None:
@@ -218,24 +213,15 @@ def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], a
         local.unlink(missing_ok=True)
 
 
-def _what_to_look_at(run: RunContext, host: Host) -> str:
-    look = f"look at {run.folder.log_of(PHASE, host.rank, host.name)}: did it get as far as its profiled steps?"
-    workload = run.settings.config.workload
-    if workload is None:
-        return look
-    where = "does workload.traces say where its traces lie? Each rank must write one, a step log is not enough"
-    return f"{where}; if it does, {look}"
-
-
 def _innocent(execution: Execution) -> Callable[[str], bool]:
     """Give whether a host without traces has none because another one failed; the verdict does not name it then."""
     blamed = {check.host for check in execution.checks if check.failed and check.host is not None}
     return lambda host: bool(blamed) and host not in blamed and execution.status != "completed"
 
 
-def _account(execution: Execution, hosts: tuple[Host, ...], errors: Mapping[str, str]) -> Account:
+def _account(execution: Execution, hosts: tuple[Host, ...], lacks: Mapping[str, Lack]) -> Account:
     """Say on whose account missing traces go: where a workload ended well and wrote none anywhere, on its settings'."""
-    wrote_none = all(RULES_OUT_STALE in errors.get(host.name, "") for host in hosts)
+    wrote_none = all(host.name in lacks and lacks[host.name].wrote_none for host in hosts)
     return "config" if wrote_none and execution.status == "completed" else "rig"
 
 
@@ -246,32 +232,36 @@ def _doubts(doubts: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _checks(
-    run: RunContext,
     hosts: tuple[Host, ...],
-    errors: Mapping[str, str],
+    lacks: Mapping[str, Lack],
     usable: Mapping[str, object],
     is_innocent: Callable[[str], bool],
     doubts: Container[str],
     account: Account,
 ) -> Iterator[Check]:
     for host in hosts:
-        error = errors.get(host.name, "")
-        if host.name in doubts and not error:
+        lack = lacks.get(host.name)
+        if host.name in doubts and lack is None:
             continue
-        lost = loss_of(run, host.name) if error else None
+        label = f"{TRACE_COLLECTION} (host={host.name})"
+        if lack is None:
+            yield Check(label=label, state="passed", host=host.name)
+            continue
         yield Check(
-            label=f"{TRACE_COLLECTION} (host={host.name})",
-            state="failed" if error else "passed",
-            reason=error,
-            host=lost.host if lost is not None else None if is_innocent(host.name) else host.name,
-            fault=account if lost is None else lost.fault,
-            next_step=("" if not error else _what_to_look_at(run, host) if lost is None else lost.next_step),
+            label=label,
+            state="failed",
+            reason=lack.said,
+            host=None if lack.wrote_none and is_innocent(host.name) else lack.host,
+            fault=account if lack.wrote_none else lack.fault,
+            next_step=lack.next_step,
         )
     if not usable:
+        wrote_none = any(lack.wrote_none for lack in lacks.values())
+        step = "check that profiling is on and that the run has more steps than the profiler's schedule"
         yield Check(
             label=f"{TRACE_COLLECTION} (artifact=torch_traces)",
             state="failed",
             fault=account,
             reason="no node gave a usable trace tree",
-            next_step="check that profiling is on and that the run has more steps than the profiler's schedule",
+            next_step=step if wrote_none else "",
         )

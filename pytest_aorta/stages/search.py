@@ -52,6 +52,7 @@ def search(
                     "since_ns": since_ns[host],
                     "exclude_dirs": list(EXCLUDED),
                     "known": _relative_to(below, known[host]) if known else None,
+                    "print": True,
                 },
                 timeout_s=300,
             )

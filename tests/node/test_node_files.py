@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_aorta.fleet.ask import Answer
-from pytest_aorta.node.files import describe, find, go_on, prepare, read_tail, remove, tree_digest
+from pytest_aorta.node.files import PRINT_BYTES, describe, find, go_on, prepare, read_tail, remove, tree_digest
 from pytest_aorta.node.requests import CommandError
 
 AskNode = Callable[..., Answer]
@@ -163,6 +163,24 @@ def test_stale_files_are_counted_and_left_out(tmp_path: Path) -> None:
     assert paths(found) == ["torch_profiler/floor", "torch_profiler/rewritten"]
     assert found["files"][0] == {"path": "torch_profiler/floor", "size": 5, "mtime_ns": 100}
     assert found["stale"] == 2
+
+
+def test_prints_tell_files_apart_by_their_ends_whatever_their_times(tmp_path: Path) -> None:
+    large = "a" * 2 * PRINT_BYTES + "b" * PRINT_BYTES
+    write(tmp_path / "torch_profiler" / "first", large, mtime_ns=1)
+    write(tmp_path / "torch_profiler" / "same", large, mtime_ns=2)
+    write(tmp_path / "torch_profiler" / "begins_otherwise", "A" + large[1:])
+    write(tmp_path / "torch_profiler" / "ends_otherwise", large[:-1] + "B")
+    write(tmp_path / "torch_profiler" / "small", "a")
+    write(tmp_path / "torch_profiler" / "empty", "")
+
+    seen = {file["path"].partition("/")[2]: file["print"] for file in search(tmp_path, with_print=True)["files"]}
+
+    assert seen["first"] == seen["same"] == hashlib.sha256(b"a" * PRINT_BYTES + b"b" * PRINT_BYTES).hexdigest()
+    assert len(set(seen.values())) == 5
+    assert seen["small"] == hashlib.sha256(b"a").hexdigest()
+    assert seen["empty"] == ""
+    assert "print" not in search(tmp_path)["files"][0]
 
 
 def test_links_and_excluded_folders_are_not_entered(tmp_path: Path) -> None:

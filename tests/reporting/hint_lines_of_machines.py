@@ -287,6 +287,14 @@ HOSTS = (
         ("the shared folder is open",),
     ),
     Lines(
+        "disk_full_here",
+        (
+            "2 of 2 hosts gave no traces: traces cannot be kept in /r/01a on this machine: No space left on device",
+            "/r/run.json: No space left on device; free space or permissions on this machine, then run again",
+        ),
+        ("n1: the folder /tmp/x cannot be written: No space left on device; free space there",),
+    ),
+    Lines(
         "disk_full",
         (
             "could not measure: n1: [Errno 28] No space left on device",

@@ -108,7 +108,9 @@ def write_trace(out: Path, rank: int, ranks: int) -> None:
         }
         for number in range(PROFILED)
     ]
-    document = {"distributedInfo": {"rank": rank, "world_size": ranks}, "traceEvents": events}
+    info = {"rank": rank, "world_size": ranks}
+    # As in a real trace, the times are of this run; two runs never write the same one.
+    document = {"distributedInfo": info, "baseTimeNanoseconds": time.time_ns(), "traceEvents": events}
     (folder / f"sample_{rank}.pt.trace.json").write_text(json.dumps(document), "utf-8")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 from pathlib import Path
@@ -143,6 +144,74 @@ def test_trace_whose_time_was_cut_to_whole_seconds_is_not_fresh(rig: Any) -> Non
     rig.configure(workload={**traces, "command": script(rig, text)}, output_dir="second")
 
     assert "has no trace file" in rig.run(code=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[os.utime(p) for p in pathlib.Path('out').rglob('*') if p.is_file()]",
+        "[f.with_name('new.json').write_bytes(f.read_bytes()) for f in [*pathlib.Path('out').rglob('*.json')]]",
+    ],
+    ids=["touched", "copied"],
+)
+def test_traces_of_an_earlier_run_with_new_times_are_not_fresh(rig: Any, text: str) -> None:
+    traces = {"command": script(rig, "good()"), "traces": "out/torch_profiler/**"}
+    rig.configure(workload=traces)
+    rig.run(code=0)
+    rig.configure(workload={**traces, "command": script(rig, text)}, output_dir="second")
+
+    assert "has no trace file" in rig.run(code=1)
+    (facts,) = (rig.path / "second").glob("*/run.json")
+    stage = json.loads(facts.read_text("utf-8"))["stages"]["test_collect_traces"]
+    assert re.search(r"; \d older ones were left alone$", stage["reason"])
+
+
+def test_a_trace_with_a_secret_in_its_name_is_withheld_and_nobody_misses_it_twice(rig: Any) -> None:
+    text = (
+        "good()\n"
+        "p = next(pathlib.Path('out').rglob('sample_1*')); p.rename(p.with_name(os.environ['HF_TOKEN'] + '.json'))"
+    )
+
+    output = run_script(rig, text, code=1, multi_node={"extra_env": {"HF_TOKEN": TOKEN}})
+
+    reason = rig.reason("test_collect_traces")
+    assert re.search(
+        r"could not measure: .* 1 trace has a secret in its name and stayed there \(out/torch_prof", reason
+    )
+    assert TOKEN not in output
+    assert "hint: " not in output
+    assert "next: have the workload name its traces without the value of a secret" in output
+    assert rig.record()["stages"]["test_parse_results"]["failure"] != "measured"
+
+
+def test_results_that_do_not_fit_on_this_machines_disk_blame_no_host(rig: Any, small_disk: Any) -> None:
+    text = (
+        "good()\nfor r in (0, 1):\n"
+        "    p = pathlib.Path(f'out/torch_profiler/rank{r}/sample_{r}.pt.trace.json'); p.write_bytes(\n"
+        "        p.read_bytes() + b' ' * 3_000_000)"
+    )
+
+    output = run_script(rig, text, f"--aorta-output={small_disk}", code=1)
+
+    (folder,) = [path.parent for path in small_disk.glob("*/run.json")]
+    assert f"gave no traces: traces cannot be kept in {folder} on this machine: No space left on device" in output
+    assert rig.verdict()["hosts"] == []
+    assert rig.verdict()["fault"] == "rig"
+    assert (
+        "hint: [fatal] the disk or the quota of the run's results is used up, on the machine that runs pytest" in output
+    )
+    assert "next: free space there, or name another folder with --aorta-output" in output
+
+
+def test_many_files_that_are_no_traces_are_told_in_a_line(rig: Any) -> None:
+    text = "good()\nfor i in range(300): pathlib.Path(f'out/torch_profiler/rank0/f{i}.json').write_text('{}')"
+
+    output = run_script(rig, text, code=1)
+
+    assert "300 files cannot be read: " in output
+    assert "; and 295 more" in output
+    assert "rank0/f99.json" not in output
+    assert len(output) < 30_000
 
 
 def test_stage_that_is_asked_for_twice_is_done_once(rig: Any) -> None:

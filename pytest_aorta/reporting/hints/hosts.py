@@ -127,6 +127,15 @@ HOSTS = (
         "the ld.so manual",
     ),
     says(
+        "disk_full_here",
+        "fatal",
+        r"(?:no space left on device|disk quota exceeded).{0,160}on this machine"
+        r"|on this machine: (?:no space left on device|disk quota exceeded)",
+        "the disk or the quota of the run's results is used up, on the machine that runs pytest; no host is to blame",
+        "free space there, or name a folder on a larger disk with --aorta-output",
+        _LINUX,
+    ),
+    says(
         "disk_full",
         "fatal",
         r"no space left on device|errno 28\b|MiB free in|disk quota exceeded|errno 122\b",
