@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 
 from pytest_aorta.config.settings import Settings
+from pytest_aorta.errors import CommandFailed, TimedOut
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Answers
-from pytest_aorta.run.context import RunContext, log
+from pytest_aorta.fleet.parallel import in_parallel
+from pytest_aorta.run.context import ANSWER_SECONDS, RunContext, log
+from pytest_aorta.run.hosts import LOOK_SECONDS, boot_id_of
 
 
 def ask_about_files(run: RunContext, asks: Mapping[str, Ask]) -> Answers:
@@ -23,8 +27,26 @@ def ask_about_files(run: RunContext, asks: Mapping[str, Ask]) -> Answers:
     inside = run.inside.perform({host: ask for host, ask in asks.items() if host not in gone})
     outside = run.fleet.perform({host: _on_the_host(run.settings, asks[host]) for host in gone})
     failed = {**inside.failed, **outside.failed}
+    _give_up_what_is_down(run, [host for host, why in failed.items() if not isinstance(why, CommandFailed)])
     failed |= {host: lost for host in failed if (lost := run.fleet.loss(host)) is not None}
     return Answers({host: {**inside, **outside}[host] for host in asks if host not in failed}, failed)
+
+
+def _give_up_what_is_down(run: RunContext, hosts: list[str]) -> None:
+    """Settle that hosts are down or cut off which gave no answer, before the silence of their leases would.
+
+    They answer neither what is asked now nor over a new connection; else every later question would wait in vain.
+    """
+    asked = {host: Ask("ping", timeout_s=ANSWER_SECONDS) for host in hosts if run.fleet.loss(host) is None}
+    silent = [host for host, why in run.fleet.perform(asked).failed.items() if isinstance(why, TimedOut)]
+    down: list[str] = []
+
+    def look(host: str) -> None:
+        if boot_id_of(run.settings.cluster, host, f"{run.state_dir(host)}.look") is None:
+            down.append(host)
+
+    in_parallel("looking for it", {host: partial(look, host) for host in silent}, 4 * LOOK_SECONDS)
+    run.fleet.give_up(down, f"nothing was heard from it for {ANSWER_SECONDS} s, and it takes no new connection")
 
 
 def path_on_the_host(settings: Settings, path: str) -> str:
