@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pytest_aorta.config.settings import Settings
@@ -19,6 +19,7 @@ from pytest_aorta.stages.source import read_ranks
 from pytest_aorta.trace.causes import WHAT_TO_DO
 from pytest_aorta.trace.lateness import Lateness
 from pytest_aorta.trace.metrics import shares
+from pytest_aorta.trace.ranks import FileError
 from pytest_aorta.trace.step_log import read_step_logs
 from pytest_aorta.trace.summary import RankSummary
 
@@ -32,8 +33,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
         raise StageError("no traces were collected; look at test_collect_traces")
     root = run.folder.path / artifacts.torch_traces
     summaries, notes = read_ranks(run, root, _traces(run.settings, root, artifacts.layout), _progress(run))
-    for error in summaries.errors:
-        log.warning("%s: %s", error.file, error.error)
+    _log_unread(summaries.errors)
     if not summaries.ranks:
         told = [error.error for error in summaries.errors[:MAX_TOLD_FILES]]
         more = len(summaries.errors) - len(told)
@@ -73,6 +73,14 @@ def _traces(settings: Settings, root: Path, layout: Layout) -> list[Path] | None
     depth = 1 if layout == "combined" else 0
     paths = sorted(path for path in root.rglob("*") if path.is_file())
     return [path for path in paths if is_trace(settings, "/".join(path.relative_to(root).parts[depth:]))]
+
+
+def _log_unread(errors: Sequence[FileError]) -> None:
+    """Say which files cannot be read, in one line however many they are."""
+    if errors:
+        told = "; ".join(error.error for error in errors[:MAX_TOLD_FILES])
+        more = len(errors) - MAX_TOLD_FILES
+        log.warning("%d files cannot be read: %s%s", len(errors), told, f"; and {more} more" if more > 0 else "")
 
 
 def _progress(run: RunContext) -> Callable[[int, int], None]:

@@ -16,6 +16,7 @@ from pytest_aorta.reporting.text import one_line, show_seconds
 _REDRAW_PERIOD_S = 0.1
 _MAX_REASON_CHARS = 300
 MAX_LOG_LINES = 25
+MAX_LOG_LINE_CHARS = 400
 _ROW_MARKUP: dict[str, dict[str, bool]] = {
     "passed": {"green": True},
     "failed": {"red": True},
@@ -181,10 +182,16 @@ def write_summary(reporter: pytest.TerminalReporter, view: RunView, suite_name: 
 
 
 def last_lines(text: str) -> str:
-    """Give the end of a log, saying how much was left out."""
+    """Give the end of a log in lines that can be read, saying how much was left out."""
     lines = text.splitlines()
     left_out = len(lines) - MAX_LOG_LINES
-    return text if left_out <= 0 else "\n".join([f"({left_out} lines above, see Full Log)", *lines[left_out:]])
+    above = [f"({left_out} lines above, see Full Log)"] if left_out > 0 else []
+    return "\n".join([*above, *(_cut(line) for line in lines[-MAX_LOG_LINES:])])
+
+
+def _cut(line: str) -> str:
+    left_out = len(line) - MAX_LOG_LINE_CHARS
+    return line if left_out <= 0 else f"{line[:MAX_LOG_LINE_CHARS]} … ({left_out} more characters, see Full Log)"
 
 
 def _in_foreground() -> bool:

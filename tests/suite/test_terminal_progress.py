@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from pytest_aorta.suite.terminal import last_lines
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = r"""
@@ -31,7 +33,7 @@ def pytest_terminal_summary(terminalreporter):
     write_summary(terminalreporter, RunView(
         "0123", "aorta_single", "failed", "1 of 1 gates failed", next_step="look at rank 3",
         stages=(StageRow("test_validate_thresholds", "failed", checks=(check,)),),
-        paths=(("report", "aorta_reports/aorta_single.html"),)))
+        paths=(("report", "aorta_reports/aorta_single.html"),)), "aorta_single")
 """
 STAGES = """
 import threading
@@ -157,3 +159,15 @@ def test_quiet_summary_is_the_verdict_and_the_next_step(suite: pytest.Pytester, 
     assert ("FAILED: 1 of 1 gates failed" in text) is shown
     assert ("next: look at rank 3" in text) is shown
     assert "report:" not in text
+
+
+def test_the_end_of_a_log_is_short_however_long_its_lines_are() -> None:
+    text = "\n".join([*(f"line {number}" for number in range(40)), "x" * 100_000])
+
+    shown = last_lines(text).splitlines()
+
+    assert shown[:2] == ["(16 lines above, see Full Log)", "line 16"]
+    assert shown[-1].startswith("xxx")
+    assert shown[-1].endswith("x … (99600 more characters, see Full Log)")
+    assert len(shown[-1]) < 500
+    assert last_lines("one\ntwo") == "one\ntwo"
