@@ -84,7 +84,7 @@ def without_inventory(folder: RunFolder, host: str) -> Lack:
 
 def too_much(host: str, said: str) -> Lack:
     """Say that a file is too large to be brought."""
-    step = "narrow workload.traces to the traces; a trace as large: have the profiler record fewer steps"
+    step = "narrow workload.traces to the traces, or have the profiler record fewer steps"
     return Lack(f"{host}: {said}", host, step)
 
 

@@ -21,8 +21,10 @@ def test_a_huge_file_beside_the_traces_is_named(rig: Any, gib: int, timeout_s: i
     workload = {"command": ["sh", "-c", script], "traces": "out/torch_profiler/*/*"}
     rig.configure(workload=workload, timeout_seconds=timeout_s)
 
-    rig.run(code=1)
+    output = rig.run(code=1)
 
+    assert "the workload wrote no profiler trace" not in output
+    assert "next: narrow workload.traces to the traces" in output or "next: raise timeout_seconds, or narrow" in output
     (host,) = rig.record()["products"]["Artifacts"]["errors"]
     assert told.format(host=host) in rig.reason("test_collect_traces")
     assert rig.outcomes()["test_run_benchmark"] == "passed"
