@@ -129,3 +129,16 @@ def test_sudo_stands_before_podman_where_it_does_not_run_without_root(host: Host
         assert engine.argv("node1", ["id"])[:3] == ["sudo", "-n", "podman"]
         assert [each.state for each in host.containers()] == ["running"]
     assert host.containers() == []
+
+
+def test_what_a_dead_run_left_is_swept(lab: Lab, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, lab=lab)
+    cluster.configure_cluster()
+    labels = [f"--label={name}={value}" for name, value in SPEC.labels.items()]
+    for host in lab.hosts:
+        host.run(["podman", "run", "--detach", "--name=left", *labels, IMAGE, "sleep", "1000"], check=True)
+
+    output = cluster.aorta("clean", "--output", ".", "--aorta-cluster", "cluster.json")
+
+    assert all(f"{host.name}: container left removed" in output for host in lab.hosts)
+    assert [host.containers() for host in lab.hosts] == [[], []]

@@ -372,8 +372,16 @@ HOSTS = (
         ("the container is in use",),
     ),
     Lines(
+        "container_paused",
+        ("n1: its container aorta is paused; let it go on: `docker unpause aorta` on n1; who paused it?",),
+        ("the run is paused",),
+    ),
+    Lines(
         "container_gone",
-        ("n1: its container aorta ended while the workload ran in it (No such container: 5f0c)",),
+        (
+            "n1: its container aorta is gone (no such container); who removed it?",
+            "n1: its container aorta was restarted 3 s ago, while the run lived in it",
+        ),
         ("the container runs",),
     ),
     Lines("sudo_password", ("sudo: a password is required",), ("the password is long",)),

@@ -197,9 +197,7 @@ WORKLOAD = (
     ),
     Lines(
         "rank_twice",
-        (
-            "no trace could be read: rank 0 has traces in 2 folders, among them node_0/out and node_1/out: two runs",
-        ),
+        ("no trace could be read: rank 0 has traces in 2 folders, among them node_0/out and node_1/out: two runs",),
         ("rank 0 has 2 traces",),
     ),
     Lines(
