@@ -10,6 +10,7 @@ COUNTS = ("num_", "kernel_log_notes")
 COUNTED = ("GPUs",)
 TRACE_COLLECTION = "[trace collection]"
 COMMUNICATION = "[evidence] (check=communication)"
+STEP_LOG = "[evidence] (check=step_log)"
 
 State = Literal["passed", "failed", "warned", "not_judged"]
 Account = Literal["cluster", "rig", "workload", "config"]

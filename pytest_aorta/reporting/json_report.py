@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_aorta.checks import COMMUNICATION, TRACE_COLLECTION, UNMEASURED, Check
+from pytest_aorta.checks import COMMUNICATION, STEP_LOG, TRACE_COLLECTION, UNMEASURED, Check
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.document import Document, HintPart, hint_part
 from pytest_aorta.reporting.hostlist import host_list
@@ -188,8 +188,8 @@ def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tu
 
     A host is good only when something was measured on it: a run that broke off, or a workload that failed before it
     gave a metric, proves nothing, nor does a host whose rank died or whose traces are missing or may be another's. Nor
-    is any host good when a check failed on the cluster's account that names no host, or when ranks did not
-    train together.
+    is any host good when a check failed on the cluster's account that names no host, when ranks did not
+    train together, or when the step log of a rank is bad whose host nobody knows.
     """
     failing = set(blamed_hosts(view.checks))
     failed = [check for check in view.checks if check.failed]
@@ -199,7 +199,7 @@ def sort_hosts(view: RunView, hosts: Sequence[str]) -> tuple[tuple[str, ...], tu
     measured = has_metric or (view.verdict == "failed" and bool(failing))
     measured = measured and view.verdict in {"passed", "failed"}
     measured = measured and (bool(failing) or not any(check.fault == "cluster" for check in failed))
-    measured = measured and all(check.label != COMMUNICATION for check in failed)
+    measured = measured and all(check.label not in (COMMUNICATION, STEP_LOG) for check in failed)
     return (
         tuple(host for host in hosts if host in failing),
         tuple(host for host in hosts if measured and host not in named),

@@ -158,7 +158,9 @@ def _search(
         elif telling_traces := [path for path in telling if is_trace(run.settings, path)]:
             lacks[host.name] = withheld(host.name, telling_traces, run.folder.secrets)
         elif not traces and host.name not in sightings.shared:
-            lacks[host.name] = wrote_none(run, host.name, roots[host.name], num_stale)
+            seen = [entry for entry in answers[host.name]["files"] if is_trace(run.settings, entry["path"])]
+            num_same = sum(known[host.name].is_redated(entry) for entry in seen)
+            lacks[host.name] = wrote_none(run, host.name, roots[host.name], num_stale, num_same)
         if layout == "single" and traces and not names_its_traces(run.settings):
             tree = newest_tree(traces)
             traces = [entry for entry in traces if tree_of(entry["path"]) == tree]

@@ -32,6 +32,10 @@ class Inventory:
             return False
         return not (is_trace and _print(entry) in self.prints)
 
+    def is_redated(self, entry: Entry) -> bool:
+        """Tell whether a trace has another time than all before the launch, and yet the size and print of one."""
+        return entry["mtime_ns"] not in self.moments and _print(entry) in self.prints
+
 
 def write_inventory(run: RunContext, host: str, entries: Iterable[Entry]) -> None:
     """Keep what a host has now."""

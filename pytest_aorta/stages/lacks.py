@@ -98,10 +98,14 @@ def withheld(host: str, paths: list[str], secrets: Iterable[str]) -> Lack:
     return Lack(said, host, step, "config")
 
 
-def wrote_none(run: RunContext, host: str, root: str, num_stale: int) -> Lack:
-    """Say that no trace is of this run."""
+def wrote_none(run: RunContext, host: str, root: str, num_stale: int, num_same: int) -> Lack:
+    """Say that no trace is of this run; `num_same` of the stale ones are newer, with the bytes of an earlier run's."""
     older = f"; {num_stale} older ones were left alone" if num_stale else ""
-    said = f"{host} has no {_wanted(run.settings)} {RULES_OUT_STALE} in {root}{older}"
+    same = f", {num_same} of them newer but with the very bytes of one that was there before" if num_same else ""
+    said = f"{host} has no {_wanted(run.settings)} {RULES_OUT_STALE} in {root}{older}{same}"
+    if num_same:
+        step = "were they touched or copied? If the workload wrote them anew, empty the folder before each run"
+        return Lack(said, host, step, wrote_none=True)
     return Lack(said, host, _look_at_the_workload(run, host), wrote_none=True)
 
 

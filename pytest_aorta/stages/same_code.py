@@ -12,7 +12,10 @@ from pytest_aorta.reporting.hostlist import host_list
 from pytest_aorta.run.context import RunContext
 
 # The commit, and a hash of what was changed since; of a folder without git nothing.
-GIT_STATE = 'cd "$1" && git rev-parse HEAD 2>/dev/null && git diff HEAD 2>/dev/null | sha256sum | cut -d " " -f 1'
+GIT_STATE = (
+    'cd "$1" && git rev-parse HEAD 2>/dev/null'
+    ' && git -c core.fileMode=false diff HEAD 2>/dev/null | sha256sum | cut -d " " -f 1'
+)
 NO_CHANGES = hashlib.sha256().hexdigest()
 
 
@@ -28,6 +31,7 @@ def same_commit(run: RunContext, folder: str) -> str:
         f"the hosts have different checkouts in {folder}",
         {host: " ".join(state) for host, state in states.items()},
         {host: _git_text(*state) for host, state in states.items()},
+        "make them equal: `git status` there shows what was changed",
     )
     return states[run.head.name][0]
 
@@ -50,13 +54,14 @@ def require_same_files(run: RunContext, folder: str, names: Sequence[str]) -> No
     answers = run.ask_inside(Ask("stat", {"paths": paths, "hash": True}, timeout_s=60))
     for path in paths:
         hashes = {host: str(answer["files"][path].get("sha256", "")) for host, answer in answers.items()}
-        _require_same(f"{path} differs between the hosts", hashes, {host: each[:12] for host, each in hashes.items()})
+        short = {host: each[:12] for host, each in hashes.items()}
+        _require_same(f"{path} differs between the hosts", hashes, short, "make them equal")
 
 
-def _require_same(what: str, found: Mapping[str, str], shown: Mapping[str, str]) -> None:
+def _require_same(what: str, found: Mapping[str, str], shown: Mapping[str, str], next_step: str) -> None:
     if len(set(found.values())) > 1:
         groups: dict[str, list[str]] = {}
         for host, value in found.items():
             groups.setdefault(value, []).append(host)
         seen = ", ".join(f"{host_list(hosts)} {shown[hosts[0]]}" for hosts in groups.values())
-        raise StageError(f"{what}: {seen}; make them equal")
+        raise StageError(f"{what}: {seen}; {next_step}")

@@ -184,6 +184,11 @@ WORKLOAD = (
         ("the list of files from before the launch",),
     ),
     Lines(
+        "traces_of_before",
+        ("n1 has no trace file written by this run in /mnt; 2 newer with the very bytes of one that was there before",),
+        ("the bytes of one that was there",),
+    ),
+    Lines(
         "no_fresh_traces",
         (
             "n2 has no trace file below a folder torch_profiler written by this run (newer than launch) in /work",

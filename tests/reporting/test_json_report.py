@@ -138,6 +138,8 @@ def test_only_the_clusters_failures_condemn_a_host_and_only_a_measured_run_clear
     assert sort_hosts(view(ECC, verdict="could_not_measure"), ["a", "c"]) == (("c",), ())
     no_such_script = Check(label="[execution]", state="failed", reason="exited 2", fault="workload", subtest=False)
     assert sort_hosts(view(no_such_script), ["a", "b"]) == ((), ())
+    of_some_rank = Check(label="[evidence] (check=step_log)", state="failed", reason="rank 1 ...", fault="workload")
+    assert sort_hosts(view(of_some_rank, metrics=measured), ["a", "b"]) == ((), ())
     assert sort_hosts(view(no_such_script, metrics=measured), ["a", "b"]) == ((), ("a", "b"))
     unproven = Check(label="[trace collection] (host=a)", state="not_judged", host="a", reason="whether a trained")
     assert sort_hosts(view(unproven, verdict="passed", metrics=measured), ["a", "b"]) == ((), ("b",))

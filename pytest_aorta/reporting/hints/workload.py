@@ -58,6 +58,14 @@ WORKLOAD = (
         _OWN,
     ),
     says(
+        "traces_of_before",
+        "fatal",
+        r"with the very bytes of one that was there before",
+        "earlier traces were touched or copied, or the workload writes the same bytes in every run",
+        "see that it writes its traces in this run; empty their folder before each run",
+        _OWN,
+    ),
+    says(
         "no_fresh_traces",
         "fatal",
         r"has no .{0,200}written by this run|wrote nothing where workload\.traces",
