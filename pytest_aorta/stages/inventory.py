@@ -53,7 +53,7 @@ def read_inventory(run: RunContext, host: str) -> Inventory | None:
             frozenset(times.values()),
             frozenset((int(size), str(seen)) for _, size, seen in document.values() if seen),
         )
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):  # absent, damaged, or of a version that kept times only
         return None
 
 

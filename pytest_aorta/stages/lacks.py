@@ -101,7 +101,8 @@ def withheld(host: str, paths: list[str], secrets: Iterable[str]) -> Lack:
 def wrote_none(run: RunContext, host: str, root: str, num_stale: int, num_same: int) -> Lack:
     """Say that no trace is of this run; `num_same` of the stale ones are newer, with the bytes of an earlier run's."""
     older = f"; {num_stale} older ones were left alone" if num_stale else ""
-    same = f", {num_same} of them newer but with the very bytes of one that was there before" if num_same else ""
+    told = f", {num_same} of them with a later time but with the very bytes of one that was there before"
+    same = told if num_same else ""
     said = f"{host} has no {_wanted(run.settings)} {RULES_OUT_STALE} in {root}{older}{same}"
     if num_same:
         step = "were they touched or copied? If the workload wrote them anew, empty the folder before each run"

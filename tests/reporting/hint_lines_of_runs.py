@@ -185,7 +185,7 @@ WORKLOAD = (
     ),
     Lines(
         "traces_of_before",
-        ("n1 has no trace file written by this run in /mnt; 2 newer with the very bytes of one that was there before",),
+        ("n1 has no trace file written by this run in /mnt; 2 with the very bytes of one that was there before",),
         ("the bytes of one that was there",),
     ),
     Lines(

@@ -163,7 +163,7 @@ def test_traces_of_an_earlier_run_with_new_times_are_not_fresh(rig: Any, text: s
     assert "has no trace file" in rig.run(code=1)
     (facts,) = (rig.path / "second").glob("*/run.json")
     stage = json.loads(facts.read_text("utf-8"))["stages"]["test_collect_traces"]
-    newer = ", 2 of them newer but with the very bytes of one that was there before"
+    newer = ", 2 of them with a later time but with the very bytes of one that was there before"
     assert re.search(rf"; \d older ones were left alone{newer}$", stage["reason"])
 
 
