@@ -223,8 +223,8 @@ def _innocent(execution: Execution) -> Callable[[str], bool]:
 
 def _account(execution: Execution, hosts: tuple[Host, ...], lacks: Mapping[str, Lack]) -> Account:
     """Say on whose account missing traces go: where a workload ended well and wrote none anywhere, on its settings'."""
-    wrote_none = all(host.name in lacks and lacks[host.name].wrote_none for host in hosts)
-    return "config" if wrote_none and execution.status == "completed" else "rig"
+    none_anywhere = all(host.name in lacks and lacks[host.name].wrote_none for host in hosts)
+    return "config" if none_anywhere and execution.status == "completed" else "rig"
 
 
 def _doubts(doubts: Mapping[str, str]) -> Iterator[Check]:
@@ -258,12 +258,12 @@ def _checks(
             next_step=lack.next_step,
         )
     if not usable:
-        wrote_none = any(lack.wrote_none for lack in lacks.values())
+        is_workloads = any(lack.wrote_none for lack in lacks.values())
         step = "check that profiling is on and that the run has more steps than the profiler's schedule"
         yield Check(
             label=f"{TRACE_COLLECTION} (artifact=torch_traces)",
             state="failed",
             fault=account,
             reason="no node gave a usable trace tree",
-            next_step=step if wrote_none else "",
+            next_step=step if is_workloads else "",
         )
