@@ -1,9 +1,16 @@
 """How surely a slow rank is found, and a healthy run names nobody: real trainings, one rank slowed by 5 % of the step.
 
-Bars: the spread of the median step over the healthy runs is at most 1 %; the slowed rank is named with its kind in at
-least 19 of 20 runs; of the healthy runs none names anybody.
+Each round trains once in each way: healthy, and with one rank held up by its host or by extra kernels, on a run that
+the GPUs bound (overlap_stress_h200); healthy, and with one rank's process pinned to a core that another process keeps
+busy, on a run that the host bounds (profile_overlap_2gpu), where that costs time.
 
-    python benchmarks/sensitivity.py [--runs 10] [--share 0.05] [--config overlap_stress_h200] [--gpus 2]
+Bars: the spread of the median step over the healthy runs that the GPUs bound is at most 1 %; the slowed rank is named
+with its kind in at least 19 of 20 runs; of the healthy runs none names anybody.
+
+    python benchmarks/sensitivity.py [--rounds 10] [--share 0.05] [--ways host kernels] [--within 540] [--runs FILE]
+
+A round takes about two minutes. With `--runs` each run is noted in a file, and the table is of all that it holds: what
+was cut off goes on where it was.
 """
 
 from __future__ import annotations
@@ -15,8 +22,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pytest_aorta.trace.ranks import summarize
 
@@ -24,9 +32,8 @@ HERE = Path(__file__).resolve().parent
 WORKLOADS = HERE.parent / "workloads"
 SLOW_RANK = 1
 WARM_UP_STEPS = 10
-STEPS = 30
-KINDS = {"host": "host", "kernels": "compute", "pinned": "host"}
-"""What the late rank's kind should be, by how it was slowed."""
+STEPS = 28
+GPU_BOUND, HOST_BOUND = "overlap_stress_h200", "profile_overlap_2gpu"
 
 PROFILED = (
     f"training.max_steps={STEPS}", f"scheduler.total_steps={STEPS}", "profiling.enabled=true", "profiling.wait=20",
@@ -34,38 +41,79 @@ PROFILED = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Way:
+    """How a rank is slowed, on which configuration, and the kind that its lateness should be given."""
+
+    slowed: str
+    config: str
+    kind: str | None
+
+
+WAYS = {
+    "healthy": Way("none", GPU_BOUND, None),
+    "host": Way("host", GPU_BOUND, "host"),
+    "kernels": Way("kernels", GPU_BOUND, "compute"),
+    "healthy_host_bound": Way("none", HOST_BOUND, None),
+    "pinned": Way("pinned", HOST_BOUND, "host"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one training gave: the median of its unprofiled steps, and whom its traces name."""
+
+    way: str
+    median_ms: float
+    rank: int | None
+    kind: str | None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the slowed rank is named with its kind, or nobody where none was slowed."""
+        wanted = WAYS[self.way].kind
+        return (self.rank, self.kind) == ((SLOW_RANK, wanted) if wanted else (None, None))
+
+    @property
+    def named(self) -> str:
+        """Whom it names, in words."""
+        return "nobody" if self.rank is None else f"rank {self.rank} {self.kind}"
+
+
 def main() -> int:
     """Measure and print; exit 1 when a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=10, help="runs of each sort")
+    parser.add_argument("--rounds", type=int, default=10, help="runs of each way")
     parser.add_argument("--share", type=float, default=0.05, help="share of the step by which a rank is slowed")
-    parser.add_argument("--config", default="overlap_stress_h200", help="configuration of the bundled trainer")
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), help="ways to take")
+    parser.add_argument("--within", type=float, default=float("inf"), help="begin no run that would end after seconds")
+    parser.add_argument("--runs", type=Path, help="file of the runs so far; new ones are added")
     parser.add_argument("--gpus", type=int, default=2, help="GPUs of this machine to train on")
-    parser.add_argument("--how", nargs="*", default=list(KINDS), choices=list(KINDS), help="ways to slow a rank")
     options = parser.parse_args()
-    healthy = [_run(options, "none", 0.0) for _ in range(options.runs)]
-    medians = [median_ms for median_ms, _ in healthy]
-    spread = (max(medians) - min(medians)) / statistics.median(medians)
-    named = [straggler for _, straggler in healthy if straggler is not None]
-    missed = _line("healthy: spread of the median step", f"{spread:.2%}", "<= 1%", holds=spread <= 0.01)
-    missed += _line("healthy: runs that name somebody", f"{len(named)} of {options.runs}", "0", holds=not named)
-    slow_ms = statistics.median(medians) * options.share
-    for how in options.how:
-        found = [_run(options, how, slow_ms) for _ in range(options.runs)]
-        right = sum(s is not None and (s.rank, s.kind) == (SLOW_RANK, KINDS[how]) for _, s in found)
-        told = ", ".join(f"rank {s.rank} {s.kind}" if s is not None else "nobody" for _, s in found)
-        what = f"{how}, {slow_ms:.1f} ms a step: right rank and kind"
-        missed += _line(what, f"{right} of {options.runs}", ">= 95%", holds=right >= 0.95 * options.runs)
-        print(f"  named: {told}; median step {statistics.median(ms for ms, _ in found):.1f} ms")
-    return int(missed > 0)
+    runs = _earlier(options.runs)
+    begin, longest = time.monotonic(), 0.0
+    for _ in range(options.rounds):
+        for way in options.ways:
+            started = time.monotonic()
+            if started - begin + longest > options.within:
+                return _table(runs)
+            runs.append(_run(way, _slow_ms(runs, way, options.share), options.gpus))
+            longest = max(longest, time.monotonic() - started)
+            _note(runs[-1], time.monotonic() - started, options.runs)
+    return _table(runs)
 
 
-def _run(options: argparse.Namespace, how: str, slow_ms: float) -> tuple[float, Any]:
-    """Train once; give the median of the unprofiled steps and whom the traces name."""
+def _slow_ms(runs: list[Run], way: str, share: float) -> float:
+    """Give the share of a healthy step of the same configuration; the first round begins with a healthy run."""
+    healthy = [run.median_ms for run in runs if WAYS[run.way] == Way("none", WAYS[way].config, None)]
+    return statistics.median(healthy) * share if healthy else 0.0
+
+
+def _run(way: str, slow_ms: float, num_gpus: int) -> Run:
     with tempfile.TemporaryDirectory(prefix="aorta-bench-") as folder:
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(options.gpus)]
-        slowed = [str(HERE / "workload_slowed.py"), how, str(SLOW_RANK), str(slow_ms)]
-        config = str(WORKLOADS / f"config/{options.config}.yaml")
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(num_gpus)]
+        slowed = [str(HERE / "workload_slowed.py"), WAYS[way].slowed, str(SLOW_RANK), str(slow_ms)]
+        config = str(WORKLOADS / f"config/{WAYS[way].config}.yaml")
         command = [sys.executable, *launcher, *slowed, config, f"training.output_dir={folder}", *PROFILED]
         environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -78,10 +126,46 @@ def _run(options: argparse.Namespace, how: str, slow_ms: float) -> tuple[float, 
             if "step_ms" in line and line["global_step"] > WARM_UP_STEPS and not line["profiled"]
         ]
         lateness = summarize(Path(folder), with_lateness=True).lateness
-        return statistics.median(steady), lateness.straggler if lateness is not None else None
+        straggler = lateness.straggler if lateness is not None else None
+        rank, kind = (straggler.rank, straggler.kind) if straggler is not None else (None, None)
+        return Run(way, statistics.median(steady), rank, kind)
 
 
-def _line(what: str, found: str, bar: str, *, holds: bool) -> int:
+def _earlier(path: Path | None) -> list[Run]:
+    if path is None or not path.exists():
+        return []
+    return [Run(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+
+
+def _note(run: Run, seconds: float, path: Path | None) -> None:
+    print(f"{run.way:<20} {run.median_ms:>8.2f} ms a step   {run.named:<20} ({seconds:.0f} s)", flush=True)
+    if path is not None:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(run)) + "\n")
+
+
+def _table(runs: list[Run]) -> int:
+    """Print each way's line; give 1 when a bar is missed."""
+    missed = 0
+    for way in (name for name in WAYS if any(run.way == name for run in runs)):
+        mine = [run for run in runs if run.way == way]
+        num_right = sum(run.is_right for run in mine)
+        wanted = "nobody is named" if WAYS[way].kind is None else f"rank {SLOW_RANK} {WAYS[way].kind} is named"
+        needed = 1.0 if WAYS[way].kind is None else 0.95
+        missed += _line(
+            f"{way}: {wanted}", f"{num_right} of {len(mine)}", f">= {needed:.0%}", num_right >= needed * len(mine)
+        )
+        medians = [run.median_ms for run in mine]
+        spread = (max(medians) - min(medians)) / statistics.median(medians)
+        what = f"{way}: median step {statistics.median(medians):.1f} ms, spread"
+        if way == "healthy":
+            missed += _line(what, f"{spread:.2%}", "<= 1%", spread <= 0.01)
+        else:
+            print(f"{what:<52} {spread:>12.2%}")
+    return int(missed > 0)
+
+
+def _line(what: str, found: str, bar: str, holds: bool) -> int:
     print(f"{what:<52} {found:>12} {bar:>8}  {'ok' if holds else 'MISSED'}", flush=True)
     return int(not holds)
 

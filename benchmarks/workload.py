@@ -5,7 +5,7 @@ reaches 0.62 of the rate of a large matrix product (goal 0.70); stream timing `l
 window, cost at most 1 % of a step of overlap_stress_h200, which the GPUs bound and not the host, whose speed varies by
 far more. Each ratio is one of medians over interleaved runs.
 
-    python benchmarks/workload.py [--runs 3] [--gpus 2] [--spread 10] [--datasheet-tflops 989]
+    python benchmarks/workload.py [--runs 3] [--gpus 2] [--datasheet-tflops 989]
 """
 
 from __future__ import annotations
@@ -73,9 +73,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="interleaved runs of each variant")
     parser.add_argument("--gpus", type=int, default=2, help="GPUs of this machine to train on")
-    parser.add_argument(
-        "--spread", type=int, default=0, help="runs of profile_overlap_2gpu for the spread of its median"
-    )
     parser.add_argument("--datasheet-tflops", type=float, default=989.0, help="dense bf16 rate of the datasheet")
     options = parser.parse_args()
     table = Table()
@@ -83,8 +80,6 @@ def main() -> int:
         runner = Runner(Path(folder), options.gpus)
         _overlap(table, runner, options.runs)
         _stress(table, runner, options.runs, options.datasheet_tflops)
-        if options.spread:
-            _spread(table, runner, options.spread)
     return int(table.missed > 0)
 
 
@@ -151,14 +146,6 @@ def _stress(table: Table, runner: Runner, runs: int, datasheet_tflops: float) ->
     )
     table.add_times("the same with stream timing light beside off", series["light"].middle_ms, ours.middle_ms, 1.01)
     table.add_times("the same with the profiler outside its window", series["profiler"].middle_ms, ours.middle_ms, 1.01)
-
-
-def _spread(table: Table, runner: Runner, runs: int) -> None:
-    medians = [statistics.median(line["step_ms"] for line in runner.train(*STRESS)) for _ in range(runs)]
-    low, high = min(medians), max(medians)
-    spread = (high - low) / statistics.median(medians)
-    what = f"overlap_stress_h200, spread of the median step of {runs} runs"
-    table.add(what, f"{low:.2f} ms", f"{high:.2f} ms", spread, "<= 0.01", holds=spread <= 0.01)
 
 
 def _run(command: list[str]) -> str:

@@ -59,7 +59,7 @@ def plain(options: Options, steps: int) -> dict[str, float]:
         auto_wrap_policy=ModuleWrapPolicy({EncoderLayer}),
         mixed_precision=MixedPrecision(dtype, reduce_dtype=dtype, buffer_dtype=dtype),
         device_id=device,
-        use_orig_params=True,
+        use_orig_params=options.fsdp.use_orig_params,
         forward_prefetch=options.fsdp.forward_prefetch,
         limit_all_gathers=options.fsdp.limit_all_gathers,
     )

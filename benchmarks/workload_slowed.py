@@ -2,8 +2,9 @@
 
     torchrun --nproc_per_node 2 benchmarks/workload_slowed.py HOW RANK MS CONFIG [overrides ...]
 
-HOW: `none`; `host` sleeps MS in every step; `kernels` enqueues matrix products that last about MS; `pinned` binds the
-rank's process to one core, which a busy process shares.
+HOW: `none`; `host` waits for the device in every step, as a loop does that reads its loss, and then sleeps MS (without
+the wait a host that is ahead of its device hides them); `kernels` enqueues matrix products that last about MS; `pinned`
+binds the rank's process to one core, which a busy process shares.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _host(milliseconds: float) -> None:
-    _before_each_step(lambda: time.sleep(milliseconds / 1000))
+    def hold_up() -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        time.sleep(milliseconds / 1000)
+
+    _before_each_step(hold_up)
 
 
 def _kernels(milliseconds: float) -> None:
