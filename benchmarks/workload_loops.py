@@ -1,10 +1,11 @@
 """What the workload is measured beside, one measurement a process: a plain training loop, and a matrix product.
 
-    torchrun --nproc_per_node 2 benchmarks/workload_loops.py plain CONFIG STEPS
+    torchrun --nproc_per_node 2 benchmarks/workload_loops.py plain|plain_flat CONFIG STEPS
     python benchmarks/workload_loops.py matrix SIZE
 
-The plain loop is what one writes in an afternoon: the same model and the same sharding, torch's defaults elsewhere, one
-batch that is already on the device, nothing recorded. Prints one JSON line (rank 0).
+The plain loop is what one writes in an afternoon: the same model and the same sharding, `use_orig_params` on,
+torch's defaults elsewhere, one batch that is already on the device, nothing recorded. `plain_flat` takes
+`use_orig_params` from the configuration. Prints one JSON line (rank 0).
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ WARM_UP = 10
 def main(arguments: list[str]) -> None:
     """Run one measurement."""
     what, *more = arguments
-    found = matrix(int(more[0])) if what == "matrix" else plain(load(Path(more[0])), int(more[1]))
+    if what == "matrix":
+        found = matrix(int(more[0]))
+    else:
+        options = load(Path(more[0]))
+        found = plain(options, int(more[1]), options.fsdp.use_orig_params if what == "plain_flat" else True)
     if os.environ.get("RANK", "0") == "0":
         print(json.dumps(found), flush=True)
 
@@ -47,7 +52,7 @@ def matrix(size: int) -> dict[str, float]:
     return {"tflops": 2 * size**3 / statistics.median(times_ms) / 1e9}
 
 
-def plain(options: Options, steps: int) -> dict[str, float]:
+def plain(options: Options, steps: int, use_orig_params: bool) -> dict[str, float]:
     """Train the model of a configuration with FullyShardedDataParallel: ms a step, the median."""
     rank = int(os.environ["LOCAL_RANK"])
     torch.cuda.set_device(rank)
@@ -59,7 +64,7 @@ def plain(options: Options, steps: int) -> dict[str, float]:
         auto_wrap_policy=ModuleWrapPolicy({EncoderLayer}),
         mixed_precision=MixedPrecision(dtype, reduce_dtype=dtype, buffer_dtype=dtype),
         device_id=device,
-        use_orig_params=options.fsdp.use_orig_params,
+        use_orig_params=use_orig_params,
         forward_prefetch=options.fsdp.forward_prefetch,
         limit_all_gathers=options.fsdp.limit_all_gathers,
     )

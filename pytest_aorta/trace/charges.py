@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.intervals import Nanoseconds
 from pytest_aorta.trace.significance import binomial_tail
 from pytest_aorta.trace.waiting import NOBODY, Waits
@@ -22,12 +23,14 @@ Place = tuple[int, int]  # a group, and a collective of it
 class Charges:
     """What one rank is charged.
 
-    `total_ns`: all of it. `own`: what is left of the charges of its own late arrivals, by group and collective.
+    `total_ns`: all of it; `at_ns`: the same by group and collective where it was waited. `own`: what is left of the
+    charges of its own late arrivals, by group and collective.
     `num_last`, `num_collectives`: how often it was the last, and of how many. `num_expected`: how often it would be if
     all ranks of a group came last equally often.
     """
 
     total_ns: float = 0.0
+    at_ns: dict[Place, float] = field(default_factory=dict)
     own: dict[Place, float] = field(default_factory=dict)
     num_last: int = 0
     num_collectives: int = 0
@@ -79,6 +82,33 @@ def charge(waits: Sequence[Waits], num_ranks: int) -> tuple[Charges, ...]:
     return found
 
 
+def charged_by_step(
+    charges: Sequence[Charges], waits: Sequence[Waits], ranks: Sequence[RankColumns]
+) -> NDArray[np.float64]:
+    """Give what each rank is charged in each step that all of them profiled and had collectives in, (R, S) in ns.
+
+    S is 0 where a trace does not say where its steps end. A collective belongs to the step in which its group's first
+    member began it; steps are counted from the last, because windows are cut unevenly at their beginning.
+    """
+    num_steps = min(len(rank.step_ends_ns) for rank in ranks)
+    found = np.zeros((len(ranks), num_steps))
+    seen = np.zeros(num_steps, bool)
+    steps = [_steps_of(group, ranks[group.matched.members[0]], num_steps) for group in waits] if num_steps else []
+    for step in steps:
+        seen[step[step >= 0]] = True
+    for row, charged in enumerate(charges):
+        for (group, place), amount_ns in charged.at_ns.items() if steps else ():
+            if steps[group][place] >= 0:
+                found[row, steps[group][place]] += amount_ns
+    return found[:, seen]
+
+
+def _steps_of(group: Waits, first: RankColumns, num_steps: int) -> NDArray[np.int64]:
+    """Give the step of each collective of a group, of the last `num_steps`; negative for one before them."""
+    place: NDArray[np.int64] = np.searchsorted(first.step_ends_ns, group.start_ns[0]).astype(np.int64)
+    return num_steps - np.maximum(len(first.step_ends_ns) - place, 1)
+
+
 def _settle(
     found: Sequence[Charges], paths: Sequence[_Path], waits: Sequence[Waits], first: Place, amount_ns: float
 ) -> None:
@@ -94,6 +124,7 @@ def _settle(
         waited_ns = sum(exposed for _, exposed in waited)
         passed_ns = min(left_ns, waited_ns)
         found[late].total_ns += left_ns - passed_ns
+        found[late].at_ns[first] = found[late].at_ns.get(first, 0.0) + left_ns - passed_ns
         if num_passes == 0:
             found[late].own[place] = left_ns - passed_ns
         open_amounts += [(cause, passed_ns * exposed / waited_ns, num_passes + 1) for cause, exposed in waited]

@@ -13,10 +13,10 @@ from pytest_aorta.trace.intervals import Cover, Nanoseconds, cover
 from pytest_aorta.trace.kinds import Kind, direction_of
 from pytest_aorta.trace.links import NONE, Links, Message
 from pytest_aorta.trace.reading import Trace, column
-from pytest_aorta.trace.steps import cpu_step_times_ns, gpu_step_times_ns
+from pytest_aorta.trace.steps import cpu_step_times_ns, gpu_step_ends_ns, gpu_step_times_ns
 from pytest_aorta.trace.timeline import Timeline, call_of, host_waits_ns
 
-VERSION = 1
+VERSION = 2
 
 _MAX_KERNELS = 256
 _MAX_NAME_LENGTH = 80
@@ -42,7 +42,8 @@ class KernelTimes:
 class RankColumns:
     """The collectives of one rank and device by start; all that judgements across ranks take of a trace.
 
-    Times are since the rank's first GPU event, so no clock of a host enters. `message`: (C,) int32 into `messages`.
+    Times are since the rank's first GPU event, so no clock of a host enters. `step_ends_ns`: (S,) int64, the last
+    GPU end of each profiled step, rising, empty where the trace does not say it. `message`: (C,) int32 into `messages`.
     `seq`: (C,) int64, the group's own count of its collectives, NONE where not recorded. `window`: (C,) int32, of a
     profile with several. `start_ns`, `end_ns`: (C,) int64. `host_wait_ns`, `copy_ns`: (2, C) int64, the time in which
     the rank waited for its host, and copied without computing, up to each start (row 0) and each end (row 1).
@@ -55,6 +56,7 @@ class RankColumns:
     world_size: int | None
     num_steps: float
     step_times_ms: tuple[float, ...]
+    step_ends_ns: Nanoseconds
     messages: tuple[Message, ...]
     message: NDArray[np.int32]
     seq: NDArray[np.int64]
@@ -111,6 +113,7 @@ def columns_of(trace: Trace, timeline: Timeline, rank: int | None) -> RankColumn
         world_size=trace.metadata.world_size,
         num_steps=len(trace.steps),
         step_times_ms=_step_times_ms(trace, timeline),
+        step_ends_ns=_step_ends_ns(trace, timeline) - base_ns,
         messages=messages,
         message=message,
         seq=linked.seq[first],
@@ -139,6 +142,7 @@ def joined(one: RankColumns, other: RankColumns, offset_ns: int) -> RankColumns:
         one,
         num_steps=one.num_steps + other.num_steps,
         step_times_ms=(*one.step_times_ms, *other.step_times_ms),
+        step_ends_ns=np.concatenate((one.step_ends_ns, other.step_ends_ns + offset_ns)),
         messages=tuple(number),
         message=np.concatenate((one.message, renumbered[other.message] if other.messages else other.message)),
         seq=np.concatenate((one.seq, other.seq)),
@@ -160,10 +164,13 @@ def latest(columns: RankColumns, num_kept: int) -> RankColumns:
     """Keep the last collectives only; windows are matched from their ends."""
     kept = slice(columns.num_collectives - num_kept, None)
     start_ns, end_ns = columns.start_ns[kept], columns.end_ns[kept]
+    step_ends_ns = columns.step_ends_ns[columns.step_ends_ns > start_ns[0]] if num_kept else columns.step_ends_ns[:0]
     used, message = np.unique(columns.message[kept], return_inverse=True)
     return replace(
         columns,
         num_steps=columns.num_steps * num_kept / columns.num_collectives,
+        step_times_ms=columns.step_times_ms[-max(1, len(step_ends_ns)) :],
+        step_ends_ns=step_ends_ns,
         messages=tuple(columns.messages[place] for place in used),
         message=message.astype(np.int32),
         seq=columns.seq[kept],
@@ -235,6 +242,12 @@ def _step_times_ms(trace: Trace, timeline: Timeline) -> tuple[float, ...]:
     """Give the GPU steps; with one profiled step there is none, and its range on the CPU has to do."""
     times_ns = gpu_step_times_ns(timeline, trace.steps) or cpu_step_times_ns(trace.steps)
     return tuple(time_ns / 1_000_000 for time_ns in times_ns)
+
+
+def _step_ends_ns(trace: Trace, timeline: Timeline) -> Nanoseconds:
+    """Give where each step that launched something ends; work of an earlier step may go on beside a later one's."""
+    ends_ns = [end for end in gpu_step_ends_ns(timeline, trace.steps) if end is not None]
+    return np.maximum.accumulate(np.array(ends_ns, np.int64))
 
 
 def _kernel_times(

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
+import numpy as np
+
 from pytest_aorta.trace.causes import Kind, kernel_medians, kernel_slowdown, kind_of_lateness
-from pytest_aorta.trace.charges import Charges, charge
+from pytest_aorta.trace.charges import Charges, charge, charged_by_step
 from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.matching import Matching, match
-from pytest_aorta.trace.significance import stands_out
+from pytest_aorta.trace.significance import mean_tail, stands_out
 from pytest_aorta.trace.waiting import Bandwidth, Share, Waits, bandwidths, share_of, waits_of
 
 MIN_MATCHED_RATIO = 0.9
@@ -144,11 +146,24 @@ def _judge(ranks: Sequence[RankColumns], waits: Sequence[Waits], num_steps: floa
         shares=shares,
         imbalances=_imbalances(ranks, shares, num_steps),
         candidate=candidate,
-        why=_why_nobody(late, charges, delays_ms, median_step_ms),
+        why=_why_nobody(late, charges, delays_ms, median_step_ms, _chance_of_steps(late, charges, waits, ranks)),
     )
 
 
-def _why_nobody(late: int, charges: Sequence[Charges], delays_ms: Sequence[float], median_step_ms: float) -> str:
+def _chance_of_steps(
+    late: int, charges: Sequence[Charges], waits: Sequence[Waits], ranks: Sequence[RankColumns]
+) -> float:
+    """Give the chance that the rank is charged more than any other in the mean over the steps (Student's t).
+
+    This finds a rank that is late once a step, by the same each time, among many collectives that nobody waits for.
+    """
+    by_step = charged_by_step(charges, waits, ranks)
+    return mean_tail((by_step[late] - np.delete(by_step, late, axis=0).max(axis=0)).tolist())
+
+
+def _why_nobody(
+    late: int, charges: Sequence[Charges], delays_ms: Sequence[float], median_step_ms: float, chance_of_steps: float
+) -> str:
     """Say which of the three conditions the largest candidate does not meet, empty when it is the straggler."""
     delay_ms, mine = delays_ms[late], charges[late]
     if delay_ms < MIN_DELAY_RATIO * median_step_ms or not delay_ms:
@@ -157,10 +172,11 @@ def _why_nobody(late: int, charges: Sequence[Charges], delays_ms: Sequence[float
             f"({median_step_ms:.2f} ms)"
         )
     chance = mine.chance_of_share
-    if chance >= MAX_CHANCE:
+    if min(chance, chance_of_steps) >= MAX_CHANCE:
         return (
             f"the largest candidate was last in {mine.num_last} of {mine.num_collectives} collectives, which chance "
-            f"alone gives with p = {chance:.2g}, not under {MAX_CHANCE}"
+            f"alone gives with p = {chance:.2g}, and its delay varies from step to step (p = {chance_of_steps:.2g}): "
+            f"neither is under {MAX_CHANCE}"
         )
     others_ms = [other_ms for place, other_ms in enumerate(delays_ms) if place != late]
     if len(delays_ms) >= MIN_RANKS_FOR_SPREAD and not stands_out(delay_ms, others_ms, MIN_DEVIATIONS):

@@ -20,7 +20,9 @@ from pytest_aorta.trace.links import Message
 MAX_PACKED_BYTES = 100_000
 _FINEST_NS, _COARSEST_NS = 1_000, 100_000
 _HEADER = ("rank", "device", "world_size", "num_steps", "step_times_ms", "num_dropped", "version")
-_RISING = ("start_ns", "host_wait_ns", "copy_ns", "computation_at_ns", "computation_covered_ns", "kernel_key")
+_RISING = (
+    "step_ends_ns", "start_ns", "host_wait_ns", "copy_ns", "computation_at_ns", "computation_covered_ns", "kernel_key",
+)  # fmt: skip
 
 
 def packed(columns: RankColumns) -> bytes:
@@ -30,6 +32,7 @@ def packed(columns: RankColumns) -> bytes:
     header["kernels_all_ns"] = columns.kernels.all_ns
     arrays: dict[str, NDArray[Any]] = {
         "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
+        "step_ends_ns": columns.step_ends_ns,
         "message": columns.message,
         "seq": np.diff(columns.seq, prepend=0),
         "window": columns.window,
@@ -69,6 +72,7 @@ def unpacked(content: bytes) -> RankColumns:
     return RankColumns(
         **{name: header[name] for name in _HEADER if name != "step_times_ms"},
         step_times_ms=tuple(header["step_times_ms"]),
+        step_ends_ns=arrays["step_ends_ns"],
         messages=tuple(Message(*message) for message in header["messages"]),
         message=arrays["message"],
         seq=arrays["seq"],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
-from statistics import median
+from statistics import fmean, median, stdev
 
 MAD_SCALE = 1.4826  # makes the median absolute deviation of normal numbers their standard deviation
 
@@ -26,6 +27,33 @@ def binomial_tail(num_hits: int, num_trials: int, share: Fraction) -> float:
         tail += term
         term = term * (num_trials - num) * hit // ((num + 1) * miss)
     return float(Fraction(tail, whole**num_trials))
+
+
+def mean_tail(values: Sequence[float]) -> float:
+    """Give the chance of so large a mean, if the values lay normally around 0: Student's t, one-sided.
+
+    1 where nothing can be said: fewer than two values, or a mean of 0 or less.
+    """
+    if len(values) < 2 or fmean(values) <= 0:
+        return 1.0
+    deviation = stdev(values)
+    return t_tail(fmean(values) / deviation * math.sqrt(len(values)), len(values) - 1) if deviation else 0.0
+
+
+def t_tail(value: float, num_degrees: int) -> float:
+    """Give the chance that Student's t with so many degrees of freedom is `value` or more.
+
+    Source: the finite series for whole degrees of freedom, Abramowitz and Stegun, 26.7.3 and 26.7.4.
+    """
+    angle = math.atan2(value, math.sqrt(num_degrees))
+    is_odd = num_degrees % 2
+    term = math.cos(angle) if is_odd else 1.0
+    total = 0.0
+    for power in range(is_odd, num_degrees - 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (power + 1) / (power + 2)
+    inside = 2 / math.pi * (angle + math.sin(angle) * total) if is_odd else math.sin(angle) * total
+    return max(0.0, (1 - inside) / 2)
 
 
 def stands_out(value: float, others: Sequence[float], num_deviations: float) -> bool:

@@ -28,13 +28,14 @@ _START_US = 1_000.0
 class Planted:
     """A rank that takes `ratio` of each step's computation longer, spread evenly, for one reason.
 
-    `in_group` limits it to what comes before the collectives of one group.
+    `in_group` limits it to what comes before the collectives of one group, `in_step` to one step.
     """
 
     rank: int
     kind: Lateness
     ratio: float
     in_group: int | None = None
+    in_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def simulate(job: Job) -> list[dict[str, Any]]:
         begins = [rank.host_us for rank in ranks]
         for segment in job.segments:
             for rank in ranks:
-                _compute(job, rank, segment, chance)
+                _compute(job, rank, number, segment, chance)
             _meet(job, ranks, segment)
         for rank, begin_us in zip(ranks, begins, strict=True):
             rank.host_us = max(rank.host_us, rank.gpu_us) + 1
@@ -116,8 +117,12 @@ def columns(documents: Iterable[Mapping[str, Any]]) -> list[RankColumns]:
     return found
 
 
-def _compute(job: Job, rank: _Rank, segment: int, chance: random.Random) -> None:
-    planted = [one for one in job.planted if one.rank == rank.number and one.in_group in (None, segment)]
+def _compute(job: Job, rank: _Rank, number_of_step: int, segment: int, chance: random.Random) -> None:
+    planted = [
+        one
+        for one in job.planted
+        if one.rank == rank.number and one.in_group in (None, segment) and one.in_step in (None, number_of_step)
+    ]
     extra_us = {one.kind: one.ratio * job.num_kernels * job.kernel_us for one in planted}
     rank.host_us += extra_us.get("host", 0.0) + (max(0.0, rank.gpu_us - rank.host_us) if "host" in extra_us else 0.0)
     slowed = 1 + extra_us.get("device", 0.0) / (job.num_kernels * job.kernel_us)

@@ -18,8 +18,13 @@ def gpu_step_times_ns(timeline: Timeline, steps: Steps) -> tuple[int, ...]:
     Work belongs to the step in whose range its launch call began, whatever thread made the call. A step that launched
     nothing has no end; neither it nor the step after it is given.
     """
-    ends_ns = [_last_end_ns(timeline, *steps[number]) for number in sorted(steps)]
+    ends_ns = gpu_step_ends_ns(timeline, steps)
     return tuple(max(0, end - before) for before, end in pairwise(ends_ns) if before is not None and end is not None)
+
+
+def gpu_step_ends_ns(timeline: Timeline, steps: Steps) -> tuple[int | None, ...]:
+    """Give the last GPU end launched in each step, None for one that launched nothing."""
+    return tuple(_last_end_ns(timeline, *steps[number]) for number in sorted(steps))
 
 
 def cpu_step_times_ns(steps: Steps) -> tuple[int, ...]:

@@ -1,17 +1,17 @@
 """Who is charged for the waiting of others, with the amounts worked out in the test."""
 
 from fractions import Fraction
-from math import comb
+from math import comb, inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_aorta.trace.charges import charge
+from pytest_aorta.trace.charges import charge, charged_by_step
 from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.matching import match
-from pytest_aorta.trace.significance import binomial_tail, stands_out
-from pytest_aorta.trace.simulated import columns, message
+from pytest_aorta.trace.significance import binomial_tail, mean_tail, stands_out, t_tail
+from pytest_aorta.trace.simulated import Job, Planted, columns, message, simulate
 from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
 from pytest_aorta.trace.waiting import waits_of
 
@@ -83,6 +83,35 @@ def test_no_charge_is_lost_or_made() -> None:
     assert sum(amounts) == pair.exposed_ns.sum() + other.exposed_ns.sum()
 
 
+def test_charges_are_told_step_by_step() -> None:
+    late = Planted(1, "compute", 0.5)
+    ranks = columns(simulate(Job(num_ranks=3, num_steps=4, segments=(0, 0), planted=(late,))))
+    waits = waits_of(match(ranks), ranks)
+    charges = charge(waits, 3)
+    by_step = charged_by_step(charges, waits, ranks)
+    assert by_step.shape == (3, 4)
+    assert by_step.sum(axis=1).tolist() == pytest.approx([charged.total_ns for charged in charges])
+    assert by_step[1].tolist() == pytest.approx([1_000_000.0] * 4, rel=0.01)  # two segments of 4 kernels of 250 µs
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_steps_that_a_window_misses_are_left_out(short: int) -> None:
+    late = Planted(1, "compute", 0.5)
+    job = Job(num_ranks=2, num_steps=5, segments=(0,) * 4, planted=(late,), counted=True, num_cut={short: 8})
+    ranks = columns(simulate(job))
+    waits = waits_of(match(ranks), ranks)
+    found = charged_by_step(charge(waits, 2), waits, ranks)
+    assert [len(rank.step_ends_ns) for rank in ranks][short] == 3
+    assert found.shape == (2, 3)
+    assert found[1].tolist() == pytest.approx([2_000_000.0] * 3, rel=0.01)
+
+
+def test_without_the_ends_of_steps_nothing_is_told_step_by_step() -> None:
+    ranks = [rank_of(0, collective(10, 40, 0, 1)), rank_of(1, collective(30, 40, 0, 1))]
+    waits = waits_of(match(ranks), ranks)
+    assert charged_by_step(charge(waits, 2), waits, ranks).shape == (2, 0)
+
+
 def test_how_often_a_rank_was_last_and_should_have_been() -> None:
     _, middle, last = charge(waits_of(match([FIRST, MIDDLE, LAST]), [FIRST, MIDDLE, LAST]), 3)
     assert (middle.num_last, middle.num_collectives, middle.num_expected) == (1, 2, Fraction(1))
@@ -107,6 +136,26 @@ def test_a_binomial_tail_falls_from_one(num_trials: int, share: Fraction) -> Non
     assert tails[0] == 1.0
     assert tails[-1] == 0.0
     assert tails == sorted(tails, reverse=True)
+
+
+# Quantiles of Student's t for p = 0.001 on one side, as tables have them.
+@pytest.mark.parametrize(
+    ("num_degrees", "value"),
+    [(1, 318.309), (2, 22.327), (3, 10.215), (4, 7.173), (5, 5.893), (10, 4.144), (30, 3.385), (120, 3.1595)],
+)
+def test_t_tail(num_degrees: int, value: float) -> None:
+    assert t_tail(value, num_degrees) == pytest.approx(0.001, rel=1e-3)
+    assert t_tail(-value, num_degrees) == pytest.approx(0.999, rel=1e-5)
+    assert t_tail(0, num_degrees) == 0.5
+    assert t_tail(inf, num_degrees) == 0.0
+
+
+def test_a_mean_is_held_against_what_its_values_vary() -> None:
+    # Mean 2, deviation 1, of three values: t = 2 / (1 / sqrt 3) = 3.4641 with two degrees, whose tail is 0.0371.
+    assert mean_tail([1.0, 2.0, 3.0]) == pytest.approx(0.0371, abs=1e-4)
+    assert mean_tail([-1.0, -2.0, -3.0]) == 1.0
+    assert mean_tail([2.0]) == mean_tail([]) == mean_tail([0.0, 0.0]) == 1.0
+    assert mean_tail([2.0, 2.0]) == 0.0
 
 
 def test_standing_out_is_more_than_three_scaled_deviations() -> None:

@@ -171,7 +171,7 @@ def test_timestamps_that_a_float_would_round_keep_their_links(tmp_path: Path) ->
 
 def same(one: RankColumns, other: RankColumns) -> bool:
     scalars = ("rank", "device", "world_size", "num_steps", "step_times_ms", "messages", "num_dropped", "version")
-    arrays = ("message", "seq", "window", "start_ns", "end_ns", "host_wait_ns", "copy_ns")
+    arrays = ("step_ends_ns", "message", "seq", "window", "start_ns", "end_ns", "host_wait_ns", "copy_ns")
     return (
         all(getattr(one, name) == getattr(other, name) for name in scalars)
         and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
@@ -197,7 +197,7 @@ def test_other_bytes_are_refused(content: bytes) -> None:
 
 def test_columns_of_another_version_are_refused() -> None:
     found = replace(columns_of_events(kernel(0, 1)), version=99)
-    with pytest.raises(TraceError, match=r"version 99, expected 1"):
+    with pytest.raises(TraceError, match=r"version 99, expected 2"):
         unpacked(packed(found))
 
 
@@ -231,6 +231,14 @@ def test_large_columns_are_made_to_fit_from_their_end() -> None:
     assert found.num_steps == pytest.approx(10 * found.num_collectives / 20_000)
 
 
+def test_many_short_steps_are_made_to_fit_with_what_is_said_of_each() -> None:
+    (whole, _) = columns(simulate(Job(num_ranks=2, num_steps=8_000, segments=(0,), num_kernels=1, jitter_ratio=0.05)))
+    found = fitted(whole)
+    assert len(packed(whole)) > MAX_PACKED_BYTES >= len(packed(found))
+    assert found.num_collectives == len(found.step_ends_ns) == len(found.step_times_ms) > 1_000
+    assert found.step_ends_ns.tolist() == whole.step_ends_ns.tolist()[-found.num_collectives :]
+
+
 def test_coarser_computation_is_wrong_by_less_than_the_tolerance() -> None:
     whole = large(2_000).computation
     moments_ns = np.linspace(0, whole.at_ns[-1], 10_000).astype(np.int64)
@@ -245,6 +253,7 @@ def test_the_latest_collectives_are_those_of_the_end() -> None:
     last = latest(found, 10)
     assert last.seq.tolist() == found.seq[-10:].tolist()
     assert last.num_steps == pytest.approx(1.0)
+    assert last.step_ends_ns.tolist() == found.step_ends_ns[-1:].tolist()
     inside = last.computation.between(last.start_ns, last.end_ns)
     assert inside.tolist() == found.computation.between(found.start_ns, found.end_ns)[-10:].tolist()
 

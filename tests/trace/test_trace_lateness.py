@@ -107,6 +107,41 @@ def test_ranks_that_are_late_in_turn_name_nobody() -> None:
     assert "which chance alone gives" in found.why
 
 
+ONCE = tuple(range(20))  # as many segments a step, told apart by their number
+
+
+def once_a_step(num_ranks: int, *planted: Planted, **more: Any) -> Lateness:
+    """A step of 20 segments of 1 ms and 0.2 ms of transfer: 24 ms; what is planted comes in the first segment only."""
+    everyone = (tuple(range(num_ranks)),)
+    job = Job(num_ranks=num_ranks, segments=ONCE, groups=(everyone,) * len(ONCE), jitter_ratio=0.01, planted=planted)
+    return lateness_of(replace(job, **more))
+
+
+@pytest.mark.parametrize("num_ranks", [2, 8])
+@pytest.mark.parametrize("kind", ["host", "compute", "copy"])  # no device is slow once a step
+def test_a_rank_that_is_late_once_a_step_is_found_with_its_kind(kind: Kind, num_ranks: int) -> None:
+    found = once_a_step(num_ranks, Planted(1, kind, 1.2, in_group=0), num_steps=6)
+    assert named(found) == (1, kind)
+    assert found.ranks[1].caused_delay_ms_per_step == pytest.approx(1.2, rel=0.2)
+    assert found.straggler is not None
+    assert found.straggler.share_last < 0.7  # of two ranks by chance alone, but for the one collective
+
+
+def test_a_rank_that_was_late_in_one_step_of_many_is_not_named() -> None:
+    found = once_a_step(2, Planted(1, "compute", 9.0, in_group=0, in_step=2), num_steps=6)
+    assert found.straggler is None
+    assert found.largest_candidate is not None
+    assert found.largest_candidate.rank == 1
+    assert found.largest_candidate.caused_delay_ms_per_step > 0.02 * 24
+    assert "its delay varies from step to step" in found.why
+
+
+def test_two_steps_are_too_few_to_call_a_delay_the_same_each_time() -> None:
+    found = once_a_step(2, Planted(1, "host", 1.2, in_group=0), num_steps=2, jitter_ratio=0.05)
+    assert found.straggler is None
+    assert "its delay varies from step to step" in found.why
+
+
 def test_of_eight_ranks_or_more_a_straggler_must_stand_out() -> None:
     # In a step ranks 1 to 7 are late once each, by 1.0 to 2.2 ms; rank 0 nine times by 0.3 ms, which are 2.7 ms.
     # The median of the others is 1.6 ms, their scaled MAD 0.59: to stand out takes more than 3.4 ms.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from aorta_train.main import SECONDS_TO_SAY_IT
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch", reason="the workload needs torch")
@@ -51,10 +53,24 @@ def test_what_does_not_fit_the_machine_or_the_run_is_one_sentence(
     assert sentence in lines[0]
 
 
-def test_only_the_first_rank_of_a_node_says_it(start_alone: Start, tmp_path: Path) -> None:
-    rank = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    ended = start_alone(tmp_path, "--config", "none.yaml", **rank)
-    assert (ended.returncode, ended.stderr) == (2, "")
+RANK_1 = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+
+
+def test_another_rank_of_a_node_says_it_when_the_first_has_not(start_alone: Start, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    ended = start_alone(tmp_path, "--config", "none.yaml", **RANK_1)
+    assert time.monotonic() - begin >= SECONDS_TO_SAY_IT
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("train.py: none.yaml")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_under_a_launcher_the_sentence_is_said_once_and_never_lost(
+    start_ranks: Start, tree: Path, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        ended = start_ranks(tmp_path, tree / "train.py", "--config", "none.yaml", num_ranks=3)
+        assert ended.stderr.count("train.py: none.yaml") == 1
 
 
 def test_wrong_arguments_show_the_usage(start_alone: Start, tmp_path: Path) -> None:

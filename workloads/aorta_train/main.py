@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ log = logging.getLogger("aorta")
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
+SECONDS_TO_SAY_IT = 5.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -37,9 +39,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except Refusal as refusal:
-        if os.environ.get("LOCAL_RANK", "0") == "0":
-            for fault in refusal.faults:
-                _say(fault)
+        _let_the_first_rank_say_it()
+        for fault in refusal.faults:
+            _say(fault)
         return EXIT_REFUSED
     except TrainingFailed as failure:
         if str(failure):
@@ -70,6 +72,15 @@ def _run(arguments: argparse.Namespace) -> int:
     session: Any = importlib.import_module("aorta_train.session")
     exit_code: int = session.run(options, job, output_dir, arguments.enable_rocm_metrics)
     return exit_code
+
+
+def _let_the_first_rank_say_it() -> None:
+    """Wait on the other ranks of a node: all have the same to say, and torchrun ends them once the first has left.
+
+    A rank that left at once could be the first to leave, and its launcher would end the one that speaks before it has.
+    """
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        time.sleep(SECONDS_TO_SAY_IT)
 
 
 def _say(sentence: str) -> None:
