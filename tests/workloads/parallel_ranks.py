@@ -122,6 +122,9 @@ def compare_with_reference(job: Job) -> dict[str, Any]:
         "fsdp_flat": ["distributed.mode=fsdp", "fsdp.use_orig_params=false"],
         "fsdp2": ["distributed.mode=fsdp2"],
         "ddp": ["distributed.mode=ddp"],
+        "fsdp_units": ["distributed.mode=fsdp", "fsdp.layers_per_unit=2"],
+        "fsdp_flat_units": ["distributed.mode=fsdp", "fsdp.layers_per_unit=2", "fsdp.use_orig_params=false"],
+        "fsdp2_units": ["distributed.mode=fsdp2", "fsdp.layers_per_unit=2"],
         "fsdp_compiled": ["distributed.mode=fsdp", "compile.enabled=true", "compile.backend=eager"],
         "fsdp2_compiled": ["distributed.mode=fsdp2", "compile.enabled=true", "compile.backend=eager"],
         "fsdp_chunked": ["distributed.mode=fsdp", "tuning.gemm_chunks=4"],
@@ -171,6 +174,8 @@ def measure_traffic(job: Job) -> dict[str, Any]:
     for name, extra in {
         "fsdp2_keep": ["distributed.mode=fsdp2", "fsdp.reshard_after_forward=false"],
         "fsdp_grad_op": ["fsdp.sharding_strategy=shard_grad_op"],
+        "fsdp_units": ["fsdp.layers_per_unit=2"],
+        "fsdp2_units": ["distributed.mode=fsdp2", "fsdp.layers_per_unit=2"],
         "ddp_small_buckets": ["distributed.mode=ddp", "distributed.bucket_cap_mb=0.01"],
         "ddp_find_unused": ["distributed.mode=ddp", "distributed.find_unused_parameters=true"],
         "ddp_static": ["distributed.mode=ddp", "distributed.static_graph=true"],
@@ -197,8 +202,14 @@ def measure_stress(job: Job) -> dict[str, Any]:
 def measure_timing(job: Job) -> dict[str, Any]:
     """Time the third step in full, and count the collectives that the profiler sees in another one like it."""
     seen: dict[str, Any] = {}
-    for mode in ("fsdp", "fsdp2", "ddp"):
-        options = options_of(f"distributed.mode={mode}", "training.gradient_accumulation=2")
+    for name, extra in {
+        "fsdp": ["distributed.mode=fsdp"],
+        "fsdp2": ["distributed.mode=fsdp2"],
+        "ddp": ["distributed.mode=ddp"],
+        "fsdp_units": ["distributed.mode=fsdp", "fsdp.layers_per_unit=2"],
+        "fsdp2_units": ["distributed.mode=fsdp2", "fsdp.layers_per_unit=2"],
+    }.items():
+        options = options_of("training.gradient_accumulation=2", *extra)
         timer = timer_of("full", CPU)
         parallel = share_model(options, job, CPU, timer)
         steps = Steps(options, job, CPU, parallel, timer)
@@ -209,7 +220,7 @@ def measure_timing(job: Job) -> dict[str, Any]:
             timer.begin_step()
             steps.take(next(data), 3)
             recording = timer.end_step()
-        seen[mode] = {
+        seen[name] = {
             "profile": recording.read() if recording else None,
             "operations": operations(partial(steps.take, next(data), 4)),
         }
@@ -251,6 +262,10 @@ def measure_start(job: Job) -> dict[str, Any]:
             extra = [] if mode == "ddp" else [f"fsdp.param_init_device={place}"]
             parallel = share_model(options_of(f"distributed.mode={mode}", *extra), job, CPU)
             seen[f"{mode}_{place}"] = distance(weights(parallel), same)
+    for mode in ("fsdp", "fsdp2"):
+        for place in ("cpu", "meta"):
+            extra = [f"distributed.mode={mode}", f"fsdp.param_init_device={place}", "fsdp.layers_per_unit=2"]
+            seen[f"{mode}_{place}_units"] = distance(weights(share_model(options_of(*extra), job, CPU)), same)
     for sync in ("true", "false"):
         seed = 1234 + job.rank
         parallel = share_model(options_of(f"training.seed={seed}", f"fsdp.sync_module_states={sync}"), job, CPU)

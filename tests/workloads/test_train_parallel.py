@@ -35,6 +35,9 @@ def ranks(start_ranks: Start, tmp_path_factory: pytest.TempPathFactory) -> list[
         "fsdp_flat",
         "fsdp2",
         "ddp",
+        "fsdp_units",
+        "fsdp_flat_units",
+        "fsdp2_units",
         "fsdp_compiled",
         "fsdp2_compiled",
         "fsdp_chunked",
@@ -49,7 +52,7 @@ def test_steps_equal_those_of_one_process_on_all_batches(ranks: list[dict[str, A
         assert rank["reference"][variant]["distance"] < 5e-5
 
 
-@pytest.mark.parametrize("variant", ["fsdp", "fsdp_no_shard", "fsdp_flat", "fsdp2", "ddp"])
+@pytest.mark.parametrize("variant", ["fsdp", "fsdp_no_shard", "fsdp_flat", "fsdp2", "ddp", "fsdp_units", "fsdp2_units"])
 def test_clipping_is_by_the_global_norm(ranks: list[dict[str, Any]], variant: str) -> None:
     for rank in ranks:
         assert rank["reference"][variant]["norm_after_clipping"] == pytest.approx(0.1, rel=1e-4)
@@ -74,6 +77,16 @@ def test_parameters_kept_after_forward_are_not_gathered_for_backward(ranks: list
     two_layers = 2
     assert traffic["fsdp2_1"]["_allgather_base_"] - traffic["fsdp2_keep"]["_allgather_base_"] == two_layers
     assert traffic["fsdp_1"]["allgather_"] - traffic["fsdp_grad_op"]["allgather_"] == two_layers
+
+
+@pytest.mark.parametrize(("mode", "gather"), [("fsdp", "allgather_"), ("fsdp2", "_allgather_base_")])
+def test_layers_of_a_unit_are_gathered_and_reduced_together(
+    ranks: list[dict[str, Any]], mode: str, gather: str
+) -> None:
+    apart, together = ranks[0]["traffic"][f"{mode}_1"], ranks[0]["traffic"][f"{mode}_units"]
+    # Two layers and the rest; each layer is gathered for forward and for backward, the rest once.
+    assert (apart[gather], together[gather]) == (5, 3)
+    assert (apart["_reduce_scatter_base_"], together["_reduce_scatter_base_"]) == (3, 2)
 
 
 def test_ddp_knobs_change_its_traffic(ranks: list[dict[str, Any]]) -> None:
@@ -110,7 +123,7 @@ COLLECTIVES = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, "fsdp_units", "fsdp2_units"])
 def test_full_timing_sees_every_collective_of_a_step(ranks: list[dict[str, Any]], mode: str) -> None:
     for rank in ranks:
         timing = rank["timing"][mode]
@@ -121,7 +134,7 @@ def test_full_timing_sees_every_collective_of_a_step(ranks: list[dict[str, Any]]
         assert all(one["metadata"]["bytes"] > 0 for one in timing["profile"]["ranges"] if one["stream"] in COLLECTIVES)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, "fsdp_units", "fsdp2_units"])
 def test_full_timing_cuts_the_computation_at_the_parts_of_the_model(ranks: list[dict[str, Any]], mode: str) -> None:
     profile = ranks[0]["timing"][mode]["profile"]
     parts = ["stem", "layer0", "layer1", "head"]
@@ -152,7 +165,13 @@ def test_without_original_parameters_the_optimizer_sees_one_a_unit(ranks: list[d
     assert ranks[0]["memory"]["fsdp"]["count"] == ranks[0]["memory"]["ddp"]["count"] > 3
 
 
-@pytest.mark.parametrize("start", ["fsdp_cpu", "fsdp_meta", "fsdp2_cpu", "fsdp2_meta", "ddp_cpu"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        *("fsdp_cpu", "fsdp_meta", "fsdp2_cpu", "fsdp2_meta", "ddp_cpu"),
+        *("fsdp_cpu_units", "fsdp_meta_units", "fsdp2_cpu_units", "fsdp2_meta_units"),
+    ],
+)
 def test_first_weights_do_not_depend_on_mode_or_place(ranks: list[dict[str, Any]], start: str) -> None:
     assert [rank["start"][start] for rank in ranks] == [0.0, 0.0]
 

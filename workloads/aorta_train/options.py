@@ -133,23 +133,25 @@ class Fsdp:
     backward_prefetch: Literal["BACKWARD_PRE", "BACKWARD_POST", "none"] = knob(
         "BACKWARD_PRE", modes=("fsdp",), devices=GPUS
     )
-    """Whether the next layer's parameters are gathered before or after the current gradients, or on demand."""
+    """Whether the next unit's parameters are gathered before or after the current gradients, or on demand."""
     forward_prefetch: bool = knob(True, modes=("fsdp",), devices=GPUS)
-    """Gathers the next layer's parameters before the current layer computes."""
+    """Gathers the next unit's parameters before the current unit computes."""
     limit_all_gathers: bool = knob(True, modes=("fsdp",), devices=GPUS)
     """Keeps at most two all-gathers in flight."""
     use_orig_params: bool = knob(True, modes=("fsdp",))
     """The optimizer sees the model's own parameters, not one flat parameter a unit."""
     sync_module_states: bool = knob(True, modes=("fsdp",))
     """Rank 0 sends its parameters to all before sharding (on CPU done by the trainer, where torch cannot)."""
+    layers_per_unit: int = knob(1, at_least=1, modes=SHARDED, neutral=1)
+    """Layers that are gathered and reduced together: fewer collectives, larger ones, and less work for the host."""
     param_init_device: Literal["cpu", "meta", "device"] = knob("cpu", modes=SHARDED)
     """Where parameters are made: in host memory, nowhere until they are sharded, or on the device."""
     reshard_after_forward: bool = knob(True, modes=("fsdp2",))
     """Frees gathered parameters after the forward pass and gathers them again for the backward pass."""
     forward_prefetch_depth: int = knob(0, at_least=0, modes=("fsdp2",), devices=GPUS)
-    """Layers gathered ahead in the forward pass; 0 leaves it to torch."""
+    """Units gathered ahead in the forward pass; 0 leaves it to torch."""
     backward_prefetch_depth: int = knob(0, at_least=0, modes=("fsdp2",), devices=GPUS)
-    """Layers gathered ahead in the backward pass; 0 leaves it to torch (one layer)."""
+    """Units gathered ahead in the backward pass; 0 leaves it to torch (one unit)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Mode fsdp: FullyShardedDataParallel, a unit a layer."""
+"""Mode fsdp: FullyShardedDataParallel, unit by unit."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from aorta_train.precision import low_precision
 from aorta_train.priority import group_wishes, replace_streams
 from aorta_train.shards import clip_shards
 from aorta_train.timing import StepTimer
+from aorta_train.units import Unit, name_in_model, put_together
 
 STRATEGIES = {
     "full_shard": ShardingStrategy.FULL_SHARD,
@@ -38,11 +39,14 @@ PREFETCHES = {
 class Fsdp:
     """A model in units, each sharded over the ranks."""
 
-    def __init__(self, module: FullyShardedDataParallel, is_sharded: bool, device: torch.device) -> None:
+    def __init__(
+        self, module: FullyShardedDataParallel, is_sharded: bool, layers_per_unit: int, device: torch.device
+    ) -> None:
         self.module: nn.Module = module
         self._root = module
         self._parameters = list(module.parameters())
         self._is_sharded = is_sharded
+        self._layers_per_unit = layers_per_unit
         self._device = device
 
     @contextmanager
@@ -68,17 +72,19 @@ class Fsdp:
             with FullyShardedDataParallel.summon_full_params(unit, recurse=False, writeback=False):
                 for name, parameter in unit.named_parameters():
                     if not _below_any(name, inner):
-                        yield _plain(f"{unit_name}.{name}"), parameter.detach()
+                        yield name_in_model(_plain(f"{unit_name}.{name}"), self._layers_per_unit), parameter.detach()
 
 
 def wrap(options: Options, job: Job, device: torch.device, timer: StepTimer) -> Fsdp:
-    """Shard the model, a unit a layer and one for the rest."""
+    """Shard the model, the units of layers and one more for the rest."""
     settings = options.fsdp
     seed = options.training.seed
     on_cpu = device.type == "cpu"
     start = {"cpu": torch.device("cpu"), "meta": torch.device("meta"), "device": device}[settings.param_init_device]
     model = build(options.model, seed, start, options.tuning.gemm_chunks)
+    materialise = _materialiser(model, seed, device) if start.type == "meta" else None
     prepare_layers(model, options, device, timer)
+    put_together(model, settings.layers_per_unit)
     if on_cpu and settings.sync_module_states and start.type != "meta":
         _send_parameters(model)
     dtype = low_precision(options.training)
@@ -86,12 +92,12 @@ def wrap(options: Options, job: Job, device: torch.device, timer: StepTimer) -> 
         model,
         process_group=_groups(options, job),
         sharding_strategy=STRATEGIES[settings.sharding_strategy],
-        auto_wrap_policy=ModuleWrapPolicy({EncoderLayer}),
+        auto_wrap_policy=ModuleWrapPolicy({EncoderLayer if settings.layers_per_unit == 1 else Unit}),
         backward_prefetch=PREFETCHES[settings.backward_prefetch],
         mixed_precision=None
         if dtype is None
         else MixedPrecision(dtype, reduce_dtype=torch.float32, buffer_dtype=dtype),
-        param_init_fn=_materialiser(model, seed, device) if start.type == "meta" else None,
+        param_init_fn=materialise,
         device_id=device,
         sync_module_states=settings.sync_module_states and not on_cpu,
         forward_prefetch=settings.forward_prefetch,
@@ -99,7 +105,7 @@ def wrap(options: Options, job: Job, device: torch.device, timer: StepTimer) -> 
         use_orig_params=settings.use_orig_params,
     )
     _replace_streams(module, options, device)
-    return Fsdp(module, settings.sharding_strategy != "no_shard", device)
+    return Fsdp(module, settings.sharding_strategy != "no_shard", settings.layers_per_unit, device)
 
 
 def _groups(options: Options, job: Job) -> Any:
@@ -137,7 +143,7 @@ def _materialiser(model: nn.Module, seed: int, device: torch.device) -> Callable
 
     def materialise(module: nn.Module) -> None:
         module.to_empty(device=device, recurse=False)
-        initialise(module, seed, prefix=names[id(module)], recurse=False)
+        initialise(module, seed, prefix=names.get(id(module), ""), recurse=False)  # a unit has none of its own
 
     return materialise
 

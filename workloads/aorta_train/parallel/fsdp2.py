@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from aorta_train.job import Job
-from aorta_train.model import build, initial_value, layers_of
+from aorta_train.model import build, initial_value
 from aorta_train.options import Options
 from aorta_train.parallel.layers import prepare_layers
 from aorta_train.precision import low_precision
 from aorta_train.priority import replace_streams
 from aorta_train.shards import clip_shards
 from aorta_train.timing import StepTimer
+from aorta_train.units import name_in_model, put_together
 
 HOMES = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 """Where torch keeps fully_shard: from 2.6 on, and before."""
@@ -28,8 +29,9 @@ HOMES = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 class Fsdp2:
     """A model whose parameters are DTensors."""
 
-    def __init__(self, module: nn.Module, device: torch.device) -> None:
+    def __init__(self, module: nn.Module, layers_per_unit: int, device: torch.device) -> None:
         self.module = module
+        self._layers_per_unit = layers_per_unit
         self._parameters = list(module.parameters())
         self._device = device
 
@@ -48,11 +50,11 @@ class Fsdp2:
         """Gather one parameter at a time."""
         parameter: Any
         for name, parameter in self.module.named_parameters():
-            yield name, parameter.detach().full_tensor()
+            yield name_in_model(name, self._layers_per_unit), parameter.detach().full_tensor()
 
 
 def wrap(options: Options, job: Job, device: torch.device, timer: StepTimer) -> Fsdp2:
-    """Shard the model, layer by layer and then the rest."""
+    """Shard the model, unit by unit and then the rest."""
     home = _home()
     settings = options.fsdp
     start = {"cpu": torch.device("cpu"), "meta": torch.device("meta"), "device": device}[settings.param_init_device]
@@ -66,15 +68,15 @@ def wrap(options: Options, job: Job, device: torch.device, timer: StepTimer) -> 
     )
     everyone: Any = dist.group.WORLD
     mesh = DeviceMesh.from_group(everyone, device.type)  # a mesh of sizes might make a group of its own
-    layers: list[Any] = layers_of(model)
-    for layer in layers:
-        home.fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=settings.reshard_after_forward)
+    units: list[Any] = put_together(model, settings.layers_per_unit)
+    for unit in units:
+        home.fully_shard(unit, mesh=mesh, mp_policy=policy, reshard_after_forward=settings.reshard_after_forward)
     home.fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
     if start.type == "meta":
-        _materialise(model, options.training.seed, job, device)
-    _prefetch(layers, settings.forward_prefetch_depth, settings.backward_prefetch_depth)
+        _materialise(model, options, job, device)
+    _prefetch(units, settings.forward_prefetch_depth, settings.backward_prefetch_depth)
     _replace_streams(model, options, device)
-    return Fsdp2(model, device)
+    return Fsdp2(model, settings.layers_per_unit, device)
 
 
 def _replace_streams(model: Any, options: Options, device: torch.device) -> None:
@@ -98,19 +100,20 @@ def _home() -> Any:
 
 
 @torch.no_grad()
-def _materialise(model: nn.Module, seed: int, job: Job, device: torch.device) -> None:
+def _materialise(model: nn.Module, options: Options, job: Job, device: torch.device) -> None:
     """Make each parameter whole, one at a time, and keep this rank's rows, split as torch.chunk splits them."""
     model.to_empty(device=device)
     parameter: Any
     for name, parameter in model.named_parameters():
-        rows = torch.chunk(initial_value(name, parameter.shape, seed, device), job.world_size)
+        built_as = name_in_model(name, options.fsdp.layers_per_unit)
+        rows = torch.chunk(initial_value(built_as, parameter.shape, options.training.seed, device), job.world_size)
         if job.rank < len(rows):
             parameter.to_local().copy_(rows[job.rank])
 
 
-def _prefetch(layers: list[Any], forward_depth: int, backward_depth: int) -> None:
-    for index, layer in enumerate(layers):
+def _prefetch(units: list[Any], forward_depth: int, backward_depth: int) -> None:
+    for index, unit in enumerate(units):
         if forward_depth:
-            layer.set_modules_to_forward_prefetch(layers[index + 1 : index + 1 + forward_depth])
+            unit.set_modules_to_forward_prefetch(units[index + 1 : index + 1 + forward_depth])
         if backward_depth:
-            layer.set_modules_to_backward_prefetch(layers[max(0, index - backward_depth) : index][::-1])
+            unit.set_modules_to_backward_prefetch(units[max(0, index - backward_depth) : index][::-1])
