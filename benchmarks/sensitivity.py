@@ -10,8 +10,9 @@ bar: the speeds of two processes differ by some percent of themselves, which its
 
     python benchmarks/sensitivity.py [--rounds 10] [--share 0.05] [--ways host kernels] [--within 540] [--runs FILE]
 
-A round takes about two and a half minutes. With `--runs` each run is noted in a file, and the table is of all that it
-holds: what was cut off goes on where it was. `--keep` keeps the traces of the last run of each way.
+A round takes about two minutes; while one run trains, the interpreters of the next one start. With `--runs` each run is
+noted in a file, and the table is of all that it holds: what was cut off goes on where it was. `--keep` keeps the traces
+of the last run of each way.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -100,16 +103,28 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=2, help="GPUs of this machine to train on")
     options = parser.parse_args()
     runs = _earlier(options.runs)
+    ways = options.ways * options.rounds
     begin, longest = time.monotonic(), 0.0
-    for _ in range(options.rounds):
-        for way in options.ways:
-            started = time.monotonic()
-            if started - begin + longest > options.within:
-                return _table(runs)
-            runs.append(_run(way, _slow_ms(runs, way, options.share), options.gpus, options.keep))
-            longest = max(longest, time.monotonic() - started)
-            _note(runs[-1], time.monotonic() - started, options.runs)
+    with ExitStack() as started:
+        prepared = [_start(ways[0], options.gpus, started)]
+        for following in [*ways[1:], None]:
+            now = time.monotonic()
+            if now - begin + longest > options.within:
+                break
+            if following:
+                prepared.append(_start(following, options.gpus, started))
+            training = prepared.pop(0)
+            runs.append(training.run(_slow_ms(runs, training.way, options.share), options.keep))
+            training.end()
+            longest = max(longest, time.monotonic() - now)
+            _note(runs[-1], time.monotonic() - now, options.runs)
     return _table(runs)
+
+
+def _start(way: str, num_gpus: int, started: ExitStack) -> Training:
+    training = Training(way, num_gpus)
+    started.callback(training.end)
+    return training
 
 
 def _slow_ms(runs: list[Run], way: str, share: float) -> float:
@@ -118,35 +133,58 @@ def _slow_ms(runs: list[Run], way: str, share: float) -> float:
     return statistics.median(healthy) * share if healthy else 0.0
 
 
-def _run(way: str, slow_ms: float, num_gpus: int, keep: Path | None) -> Run:
-    with tempfile.TemporaryDirectory(prefix="aorta-bench-") as folder:
+class Training:
+    """One training by torchrun, started so far that only its beginning has to be allowed."""
+
+    def __init__(self, way: str, num_gpus: int) -> None:
+        self.way = way
+        self._folder = tempfile.TemporaryDirectory(prefix="aorta-bench-")
+        self._go = Path(self._folder.name) / "go"
+        self._output = Path(self._folder.name) / "output"
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(num_gpus)]
-        slowed = [str(HERE / "workload_slowed.py"), WAYS[way].slowed, str(SLOW_RANK), str(slow_ms)]
+        slowed = [str(HERE / "workload_slowed.py"), WAYS[way].slowed, str(SLOW_RANK), str(self._go)]
         config = str(WORKLOADS / f"config/{WAYS[way].config}.yaml")
-        command = [sys.executable, *launcher, *slowed, config, f"training.output_dir={folder}", *PROFILED]
+        self._command = [sys.executable, *launcher, *slowed, config, f"training.output_dir={self._output}", *PROFILED]
         environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if ended.returncode != 0:
-            raise SystemExit(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr[-4000:]}")
-        lines = [json.loads(line) for line in (Path(folder) / "rank_00_metrics.jsonl").read_text("utf-8").splitlines()]
+        self._said = (Path(self._folder.name) / "said").open("w+b")
+        self._process = subprocess.Popen(
+            self._command, env=environment, stdout=subprocess.DEVNULL, stderr=self._said, start_new_session=True
+        )
+
+    def run(self, slow_ms: float, keep: Path | None) -> Run:
+        """Let it train to its end and judge its traces."""
+        self._go.write_text(f"{slow_ms}\n", "utf-8")
+        if self._process.wait() != 0:
+            self._said.seek(0)
+            told = self._said.read()[-4000:].decode(errors="replace")
+            raise SystemExit(f"{' '.join(self._command)} ended with {self._process.returncode}:\n{told}")
+        if keep is not None:
+            shutil.rmtree(keep / self.way, ignore_errors=True)
+            shutil.copytree(self._output, keep / self.way)
+        lines = [json.loads(line) for line in (self._output / "rank_00_metrics.jsonl").read_text("utf-8").splitlines()]
         steady = [
             line["step_ms"]
             for line in lines
             if "step_ms" in line and line["global_step"] > WARM_UP_STEPS and not line["profiled"]
         ]
-        if keep is not None:
-            shutil.rmtree(keep / way, ignore_errors=True)
-            shutil.copytree(folder, keep / way)
-        found = summarize(Path(folder), with_lateness=True).lateness or Lateness(why="no lateness")
+        found = summarize(self._output, with_lateness=True).lateness or Lateness(why="no lateness")
         late = found.largest_candidate
         return Run(
-            way=way,
+            way=self.way,
             median_ms=statistics.median(steady),
             rank=found.straggler.rank if found.straggler else None,
             kind=found.straggler.kind if found.straggler else None,
             delay_ms=late.caused_delay_ms_per_step if late else None,
             why=found.why,
         )
+
+    def end(self) -> None:
+        """Leave nothing behind; may be called again."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            self._process.wait()
+        self._said.close()
+        self._folder.cleanup()
 
 
 def _earlier(path: Path | None) -> list[Run]:

@@ -1,6 +1,8 @@
 """The bundled trainer with one rank made slow on purpose, started by torchrun as `train.py` is.
 
-    torchrun --nproc_per_node 2 benchmarks/workload_slowed.py HOW RANK MS CONFIG [overrides ...]
+    torchrun --nproc_per_node 2 benchmarks/workload_slowed.py HOW RANK FILE CONFIG [overrides ...]
+
+It begins when FILE is there and says the milliseconds MS, so that the next run can be started while one trains.
 
 HOW: `none`; `host` waits for the device in every step, as a loop does that reads its loss, and then sleeps MS (without
 the wait a host that is ahead of its device hides them); `kernels` enqueues matrix products that last about MS; `pinned`
@@ -29,10 +31,17 @@ ROWS = 2048
 
 def main(arguments: list[str]) -> int:
     """Slow this rank down if it is the one, and train."""
-    how, rank, milliseconds, config, *overrides = arguments
+    how, rank, file, config, *overrides = arguments
+    milliseconds = _wait_for(Path(file))
     if how != "none" and int(os.environ["RANK"]) == int(rank):
         SLOWED[how](float(milliseconds))
     return train(["--config", config, "--override", *overrides])
+
+
+def _wait_for(file: Path) -> str:
+    while not (file.exists() and file.read_text("utf-8").endswith("\n")):
+        time.sleep(0.05)
+    return file.read_text("utf-8")
 
 
 def _host(milliseconds: float) -> None:
