@@ -127,6 +127,19 @@ def test_a_rank_that_is_late_once_a_step_is_found_with_its_kind(kind: Kind, num_
     assert found.straggler.share_last < 0.7  # of two ranks by chance alone, but for the one collective
 
 
+def test_a_host_that_held_its_rank_up_once_a_step_is_named_in_real_traces() -> None:
+    """Two H200, overlap_stress_h200: rank 1 waited for its device in every step and then slept 15 ms (see gpu-runs.md).
+
+    The traces are cut down to what lateness needs: GPU events, the calls that launched them, collectives and steps.
+    """
+    found = summarize(Path(__file__).parent / "data" / "h200_late_once_a_step", with_lateness=True).lateness
+    assert found is not None
+    assert found.matched_ratio == 1.0
+    assert named(found) == (1, "host")
+    assert found.ranks[1].caused_delay_ms_per_step == pytest.approx(17.95, abs=0.01)
+    assert found.ranks[1].share_last == pytest.approx(0.42, abs=0.01)
+
+
 def test_a_rank_that_was_late_in_one_step_of_many_is_not_named() -> None:
     found = once_a_step(2, Planted(1, "compute", 9.0, in_group=0, in_step=2), num_steps=6)
     assert found.straggler is None

@@ -115,7 +115,7 @@ class Model:
     num_heads: int = knob(8, at_least=1)
     """Attention heads."""
     num_layers: int = knob(6, at_least=1)
-    """Transformer layers; each is one unit of sharding and of compilation."""
+    """Transformer layers; each is compiled by itself, and `fsdp.layers_per_unit` of them are sharded as one."""
     dropout: float = knob(0.1, at_least=0, below=1)
     """Share of activations dropped in training."""
     mlp_hidden_dim: int = knob(1024, at_least=1)
