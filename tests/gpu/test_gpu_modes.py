@@ -49,6 +49,18 @@ def test_modes_train_alike(tmp_path: Path, precision: str) -> None:
         assert losses[mode] == pytest.approx(losses["fsdp"], rel=1e-5 if exact else 2e-2)
 
 
+@pytest.mark.parametrize("mode", ["fsdp", "fsdp2"])
+def test_layers_that_share_a_unit_train_as_those_that_do_not(tmp_path: Path, mode: str) -> None:
+    found = []
+    for layers_per_unit in (1, 2):
+        folder = tmp_path / str(layers_per_unit)
+        folder.mkdir()
+        *steps, end = train(folder, f"distributed.mode={mode}", f"fsdp.layers_per_unit={layers_per_unit}")
+        assert end["exit"] == "completed"
+        found.append([step["loss"] for step in steps])
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+
+
 def test_compiled_layers_train_as_eager_ones(tmp_path: Path) -> None:
     found = []
     for compiled in ("false", "true"):
