@@ -175,7 +175,7 @@ def _why_nobody(
     if min(chance, chance_of_steps) >= MAX_CHANCE:
         return (
             f"the largest candidate was last in {mine.num_last} of {mine.num_collectives} collectives, which chance "
-            f"alone gives with p = {chance:.2g}, and its delay varies from step to step (p = {chance_of_steps:.2g}): "
+            f"alone gives with p = {chance:.2g}, and comparing its delay step by step gives p = {chance_of_steps:.2g}: "
             f"neither is under {MAX_CHANCE}"
         )
     others_ms = [other_ms for place, other_ms in enumerate(delays_ms) if place != late]
