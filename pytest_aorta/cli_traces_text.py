@@ -62,8 +62,8 @@ def report(found: Summaries) -> Iterator[str]:
         return
     yield from table(_HEADINGS, [_cells(rank) for rank in found.ranks])
     yield from wrapped(_LEGEND, indent=0)
-    yield from _means(found)
     yield from _lateness(found.lateness)
+    yield from _means(found)
     yield from _top_kernels(found.ranks)
     yield from _files(found.ranks)
     for warning in dict.fromkeys(warning for rank in found.ranks for warning in rank.warnings):
@@ -140,10 +140,7 @@ def _lateness(found: Lateness | None) -> Iterator[str]:
 
 
 def _spoken(candidate: Candidate) -> str:
-    return (
-        f"rank {candidate.rank}, kind {candidate.kind}: the others wait {candidate.caused_delay_ms_per_step:.2f} ms a "
-        f"step for it, and it is the last in {candidate.share_last:.1%} of its collectives"
-    )
+    return f"rank {candidate.rank}, kind {candidate.kind}: {candidate.told}"
 
 
 def _top_kernels(ranks: Sequence[RankSummary]) -> Iterator[str]:

@@ -110,9 +110,5 @@ def _straggler(lateness: Lateness | None) -> Straggler | None:
     if lateness is None or lateness.straggler is None:
         return None
     late = lateness.straggler
-    text = (
-        f"rank {late.rank} is late (kind: {late.kind}): the others wait {late.caused_delay_ms_per_step:.2f} ms a "
-        f"profiled step for it, and it is the last in {late.share_last:.1%} of its collectives; "
-        f"{WHAT_TO_DO[late.kind]}"
-    )
+    text = f"rank {late.rank} is late (kind: {late.kind}): {late.told}; {WHAT_TO_DO[late.kind]}"
     return Straggler(rank=late.rank, kind=late.kind, caused_delay_ms_per_step=late.caused_delay_ms_per_step, text=text)

@@ -20,7 +20,8 @@ Kind = Literal["host", "device", "compute", "copy", "unknown"]
 EXPLAINED_RATIO = 0.8
 
 WHAT_TO_DO: Mapping[Kind, str] = {
-    "host": "on its host look for a slow data loader, other processes, unpinned CPU cores and a low CPU clock",
+    "host": "on its host look for a slow data loader, other processes, unpinned CPU cores and a low CPU clock; if the "
+    "next run names another rank, the steps are too short for any host, and one is always the slower",
     "device": "compare clocks, temperature, power cap and ECC errors of its GPU with those of the others",
     "compute": "see whether it gets more work than the others: batch and sequence lengths, experts, pipeline stage",
     "copy": "compare its copies with the others': pinned memory, PCIe width and generation, NUMA node",

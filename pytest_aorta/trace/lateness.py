@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_aorta.trace.causes import Kind, kernel_medians, kernel_slowdown, kind_of_lateness
 from pytest_aorta.trace.charges import Charges, charge, charged_by_step
@@ -24,12 +25,28 @@ MIN_DEVIATIONS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The rank that the others waited for most. `kind` says why it was late, as far as one cause explains it."""
+    """The rank that the others waited for most. `kind` says why it was late, as far as one cause explains it.
+
+    `steady_ms`: what it was charged in each step, where only that shows it to be late and not how often it was last.
+    """
 
     rank: int | None
     kind: Kind
     caused_delay_ms_per_step: float
     share_last: float
+    steady_ms: tuple[float, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """What speaks against it, as a clause."""
+        waiting = f"the others wait {self.caused_delay_ms_per_step:.2f} ms a profiled step for it"
+        if not self.steady_ms:
+            return f"{waiting}, and it is the last in {self.share_last:.1%} of its collectives"
+        return (
+            f"{waiting}, about the same in each of {len(self.steady_ms)} steps ({min(self.steady_ms):.2f} to "
+            f"{max(self.steady_ms):.2f} ms); it is late before a few collectives of a step, so that the share in "
+            f"which it is the last ({self.share_last:.1%}) does not show it"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +54,7 @@ class RankLateness:
     """One rank beside the others; None where not measured.
 
     `imbalance_ratio`: its step without its own exposed wait, over the median of all ranks, - 1.
+    `caused_delay_ms_by_step`: of the profiled steps that all ranks have.
     """
 
     rank: int | None
@@ -48,6 +66,7 @@ class RankLateness:
     hidden_transfer_ratio: float | None = None
     imbalance_ratio: float | None = None
     kernel_slowdown_ratio: float | None = None
+    caused_delay_ms_by_step: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +95,7 @@ class _Judged:
     """What a judgement of the waits gives, by place of the rank among the columns."""
 
     charges: tuple[Charges, ...] = ()
+    by_step_ms: tuple[tuple[float, ...], ...] = ()
     shares: tuple[Share, ...] = ()
     imbalances: tuple[float | None, ...] = ()
     candidate: Candidate | None = None
@@ -132,33 +152,35 @@ def _why_nothing(ranks: Sequence[RankColumns], matching: Matching, waits: Sequen
 
 def _judge(ranks: Sequence[RankColumns], waits: Sequence[Waits], num_steps: float) -> _Judged:
     charges = charge(waits, len(ranks))
+    by_step_ms = charged_by_step(charges, waits, ranks) / 1_000_000
     shares = tuple(share_of(place, rank, waits) for place, rank in enumerate(ranks))
     late = max(range(len(ranks)), key=lambda place: charges[place].total_ns)
     mine = charges[late]
     delays_ms = [_ms(charged.total_ns) / num_steps for charged in charges]
+    chance_of_steps = _chance_of_steps(late, by_step_ms)
     candidate = None
     if mine.total_ns > 0:
         kind = kind_of_lateness(late, mine, waits, ranks)
-        candidate = Candidate(ranks[late].rank, kind, delays_ms[late], mine.share_last)
+        is_steady_only = chance_of_steps < MAX_CHANCE <= mine.chance_of_share
+        steady_ms = tuple(by_step_ms[late].tolist()) if is_steady_only else ()
+        candidate = Candidate(ranks[late].rank, kind, delays_ms[late], mine.share_last, steady_ms)
     median_step_ms = median(step_ms for rank in ranks for step_ms in rank.step_times_ms)
     return _Judged(
         charges=charges,
+        by_step_ms=tuple(tuple(row) for row in by_step_ms.tolist()),
         shares=shares,
         imbalances=_imbalances(ranks, shares, num_steps),
         candidate=candidate,
-        why=_why_nobody(late, charges, delays_ms, median_step_ms, _chance_of_steps(late, charges, waits, ranks)),
+        why=_why_nobody(late, charges, delays_ms, median_step_ms, chance_of_steps),
     )
 
 
-def _chance_of_steps(
-    late: int, charges: Sequence[Charges], waits: Sequence[Waits], ranks: Sequence[RankColumns]
-) -> float:
+def _chance_of_steps(late: int, by_step_ms: NDArray[np.float64]) -> float:
     """Give the chance that the rank is charged more than any other in the mean over the steps (Student's t).
 
     This finds a rank that is late once a step, by the same each time, among many collectives that nobody waits for.
     """
-    by_step = charged_by_step(charges, waits, ranks)
-    return mean_tail((by_step[late] - np.delete(by_step, late, axis=0).max(axis=0)).tolist())
+    return mean_tail((by_step_ms[late] - np.delete(by_step_ms, late, axis=0).max(axis=0)).tolist())
 
 
 def _why_nobody(
@@ -210,6 +232,7 @@ def _rank_row(
         hidden_transfer_ratio=share.hidden_transfer_ns / share.transfer_ns if share.transfer_ns else None,
         imbalance_ratio=judged.imbalances[place],
         kernel_slowdown_ratio=slowdown_ratio,
+        caused_delay_ms_by_step=judged.by_step_ms[place],
     )
 
 

@@ -71,6 +71,9 @@ def test_planted_lateness_is_found_with_its_kind(kind: Kind, num_ranks: int) -> 
     assert found.ranks[1].caused_delay_ms_per_step == pytest.approx(1.0, rel=0.1)
     assert found.straggler == found.largest_candidate
     assert found.why == ""
+    assert found.straggler is not None
+    assert found.straggler.steady_ms == ()
+    assert f"it is the last in {found.straggler.share_last:.1%} of its collectives" in found.straggler.told
 
 
 def test_two_causes_of_one_size_are_no_kind() -> None:
@@ -138,6 +141,10 @@ def test_a_host_that_held_its_rank_up_once_a_step_is_named_in_real_traces() -> N
     assert named(found) == (1, "host")
     assert found.ranks[1].caused_delay_ms_per_step == pytest.approx(17.95, abs=0.01)
     assert found.ranks[1].share_last == pytest.approx(0.42, abs=0.01)
+    assert found.straggler is not None
+    assert found.straggler.steady_ms == found.ranks[1].caused_delay_ms_by_step
+    assert len(found.straggler.steady_ms) == 6
+    assert "about the same in each of 6 steps (17.30 to 18.89 ms)" in found.straggler.told
 
 
 def test_a_rank_that_was_late_in_one_step_of_many_is_not_named() -> None:
