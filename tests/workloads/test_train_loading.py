@@ -108,8 +108,18 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("training:\n  batch_size: many\n  epochs: 0\nmodle: {}\noptimizer:\n  lr: -1\n")
     seen = faults_of(path, "dataset.seed=-1")
-    for name in ("training.batch_size", "training.epochs", "modle", "optimizer.lr", "dataset.seed"):
+    for name in ("training.batch_size", "training.epochs", "modle", "optimizer.lr"):
         assert f"c.yaml: {name}: " in seen
+    assert "--override dataset.seed: " in seen
+
+
+def test_a_fault_names_the_file_or_the_override_that_it_came_from(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("training:\n  batch_size: many\n  epochs: 0\n")
+    seen = faults_of(path, "training.epochs=-1", "modle.size=2")
+    assert f"{path}: training.batch_size: " in seen
+    assert "--override training.epochs: is -1" in seen
+    assert "--override modle: unknown section" in seen
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_hanging_rank_shows_its_stacks_and_leaves_when_told_to_stop(
         process.communicate(timeout=60)
         assert process.returncode == 143
     errors = (tmp_path / "stderr").read_text()
-    assert "the step did not end within 0.2 s after SIGTERM; stacks follow" in errors
+    assert "rank 0: the step did not end within 0.2 s after SIGTERM; stacks follow\n" in errors
 
 
 def wait_until_asleep(pid: int, folder: Path) -> None:

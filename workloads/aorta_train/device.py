@@ -44,7 +44,7 @@ def device_of_rank(options: Options, job: Job, kind: str) -> torch.device:
     if kind == "cpu" and options.distributed.mode == "fsdp2" and release_of(torch.__version__) < FSDP2_ON_CPU:
         faults.append(f"distributed.mode: fsdp2 on cpu needs torch 2.9 or newer, this is {torch.__version__}; use fsdp")
     if faults:
-        raise Refusal(faults)
+        raise Refusal([*_why_cpu(options, kind), *faults])
     if kind == "cpu":
         return torch.device("cpu")
     num_devices = torch.cuda.device_count()
@@ -55,6 +55,14 @@ def device_of_rank(options: Options, job: Job, kind: str) -> torch.device:
     device = torch.device("cuda", job.local_rank)
     torch.cuda.set_device(device)
     return device
+
+
+def _why_cpu(options: Options, kind: str) -> list[str]:
+    """Say what comes before faults on a CPU that nobody asked for."""
+    if kind != "cpu" or options.distributed.device != "auto":
+        return []
+    seen = f"torch {torch.__version__} sees no GPU, so distributed.device auto is the CPU"
+    return [f"{seen}; on a machine with GPUs check the driver, *_VISIBLE_DEVICES and which torch is installed"]
 
 
 def name_of_device(device: torch.device) -> str:

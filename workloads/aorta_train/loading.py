@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,10 +27,21 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Options:
         Refusal: with every fault of the file and the overrides.
     """
     document = read_document(path)
+    in_file = frozenset(document)
     faults: list[str] = []
+    overridden: set[str] = set()
     for text in overrides:
-        faults += _override(document, text)
-    sections, explicit = _bind_sections(document, str(path), faults)
+        found = _override(document, text)
+        faults += found
+        if not found:
+            overridden.add(".".join(text.partition("=")[0].split(".")[:2]))
+
+    def source(section: str, knob: str = "") -> str:
+        """Say where a value comes from: a fault of an override is no fault of the file."""
+        given_there = f"{section}.{knob}" in overridden if knob else section not in in_file
+        return "--override" if given_there else f"{path}:"
+
+    sections, explicit = _bind_sections(document, source, faults)
     if not faults:
         options = Options(**sections, explicit=frozenset(explicit))
         faults += faults_between_knobs(options)
@@ -90,21 +101,21 @@ def _override(document: dict[str, dict[str, Any]], text: str) -> list[str]:
 
 
 def _bind_sections(
-    document: dict[str, dict[str, Any]], source: str, faults: list[str]
+    document: dict[str, dict[str, Any]], source: Callable[..., str], faults: list[str]
 ) -> tuple[dict[str, Any], list[str]]:
     sections: dict[str, Any] = {}
     explicit: list[str] = []
     for name, given in document.items():
         kind = SECTIONS.get(name)
         if kind is None:
-            faults.append(f"{source}: {name}: unknown section{near_miss(name, SECTIONS)}")
+            faults.append(f"{source(name)} {name}: unknown section{near_miss(name, SECTIONS)}")
             continue
         known = {knob.name: knob for knob in fields(kind)}
         values = {key: value for key, value in given.items() if value is not None}
         unknown = sorted(set(values) - set(known), key=str)
-        faults += [f"{source}: {name}.{key}: unknown knob{near_miss(key, known)}" for key in unknown]
+        faults += [f"{source(name, key)} {name}.{key}: unknown knob{near_miss(key, known)}" for key in unknown]
         section, section_faults = bind(kind, {key: values[key] for key in values if key in known})
-        faults += [f"{source}: {name}.{fault}" for fault in section_faults]
+        faults += [f"{source(name, fault.partition(':')[0])} {name}.{fault}" for fault in section_faults]
         sections[name] = section
         explicit += [f"{name}.{key}" for key in values]
     return sections, explicit

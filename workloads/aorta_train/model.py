@@ -101,9 +101,9 @@ class RankingTransformer(nn.Module):
         return self.dense_projection(dense_BTFE.flatten(2)) + self.sparse_projection(pooled_BTM)  # type: ignore[no-any-return]
 
     def score(self, x_BTD: Tensor) -> Tensor:
-        """Give a logit for every position."""
+        """Give a logit for every position, copied: what a linear layer gives is a view in some types."""
         h_BTD = functional.gelu(self.scorer_in(self.norm(x_BTD)))
-        return self.scorer_out(h_BTD)  # type: ignore[no-any-return]
+        return self.scorer_out(h_BTD).clone()  # type: ignore[no-any-return]
 
 
 def loss_of(logits_BT1: Tensor, target_BT: Tensor, importance_BT: Tensor) -> Tensor:

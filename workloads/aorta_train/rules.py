@@ -117,6 +117,11 @@ def _shape_faults(options: Options) -> Iterator[str]:
     for name in ("dense_dim", "num_dense_features"):
         if getattr(model, name) != getattr(dataset, name):
             yield f"model.{name}: is {getattr(model, name)}, expected dataset.{name} ({getattr(dataset, name)})"
+    if options.fsdp.layers_per_unit > model.num_layers:
+        yield (
+            f"fsdp.layers_per_unit: is {options.fsdp.layers_per_unit}, expected at most model.num_layers "
+            f"({model.num_layers})"
+        )
     if dataset.vocab_size > model.vocab_size:
         yield f"dataset.vocab_size: is {dataset.vocab_size}, expected at most model.vocab_size ({model.vocab_size})"
 

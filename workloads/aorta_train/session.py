@@ -74,7 +74,7 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
             step_log=step_log,
             work=work,
             agreement=agreement,
-            signals=StopSignals(options.training.stop_grace_seconds),
+            signals=StopSignals(options.training.stop_grace_seconds, job.rank),
         )
         end = {"exit": "failed", "weights_checksum": None}
         try:

@@ -6,6 +6,7 @@ import faulthandler
 import os
 import signal
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -27,8 +28,9 @@ class StopSignals:
     which the C handler writes) and ends the process if the step does not end within `grace_seconds`.
     """
 
-    def __init__(self, grace_seconds: float) -> None:
+    def __init__(self, grace_seconds: float, rank: int) -> None:
         self.received = 0
+        self._rank = rank
         self._grace_seconds = grace_seconds
         self._left = threading.Event()
 
@@ -65,12 +67,11 @@ class StopSignals:
         if self._left.wait(self._grace_seconds):
             return
         name = signal.Signals(number).name
-        print(
-            f"the step did not end within {self._grace_seconds:g} s after {name}; stacks follow",
-            file=sys.stderr,
-            flush=True,
-        )
-        faulthandler.dump_traceback(all_threads=True)
+        said = f"rank {self._rank}: the step did not end within {self._grace_seconds:g} s after {name}; stacks follow\n"
+        with tempfile.TemporaryFile() as stacks:
+            faulthandler.dump_traceback(stacks, all_threads=True)
+            stacks.seek(0)
+            os.write(sys.stderr.fileno(), said.encode() + stacks.read())  # one write: the ranks share a stream
         os._exit(128 + number)
 
 
