@@ -12,6 +12,11 @@ fail() {
     exit 2
 }
 
+if (($#)); then
+    sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    [[ $1 == -h || $1 == --help ]] && exit 0
+    fail "takes no arguments, but variables: rccl_path=/somewhere/rccl bash ${BASH_SOURCE[0]}"
+fi
 path=${rccl_path:-}
 url=${RCCL_CLONE_URL:-https://github.com/ROCm/rccl}
 branch=${RCCL_BRANCH:-develop}
