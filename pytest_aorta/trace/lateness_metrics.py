@@ -9,6 +9,9 @@ from pytest_aorta.trace.lateness import Lateness, RankLateness
 from pytest_aorta.trace.links import SYMMETRIC
 from pytest_aorta.trace.metrics import Quantity
 
+MIN_BYTES = 1 << 20
+"""Of a smaller collective the latency is measured, not the bandwidth."""
+
 NOT_ASKED = "the collectives of the ranks were not compared"
 _NO_TRANSFER = "no matched collective transferred anything"
 _NO_KERNEL = "no two ranks ran the same kernel beside no communication"
@@ -44,10 +47,10 @@ def lateness_quantities(found: Lateness | None) -> dict[str, Quantity]:
 
 
 def _bandwidth(lateness: Lateness, operation: str, nothing_said: str) -> Quantity:
-    """Give the slowest group's bandwidth at the largest size that was seen."""
-    rows = [row for row in lateness.bandwidths if row.operation == operation]
+    """Give the slowest group's bandwidth at the largest size that was seen, which must be large enough to have one."""
+    rows = [row for row in lateness.bandwidths if row.operation == operation and row.size_bytes >= MIN_BYTES]
     if not rows:
-        why = nothing_said or f"no {operation} without computation beside it was matched between ranks"
+        why = nothing_said or f"no {operation} of 1 MiB or more without computation beside it was matched between ranks"
         return Quantity(None, "GB/s", why=why)
     largest_bytes = max(row.size_bytes for row in rows)
     return Quantity(min(row.gbps for row in rows if row.size_bytes == largest_bytes), "GB/s")

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_aorta.trace import synthetic
 from pytest_aorta.trace.lateness import Candidate, Lateness, analyze
+from pytest_aorta.trace.lateness_metrics import lateness_quantities
 from pytest_aorta.trace.packing import packed, unpacked
 from pytest_aorta.trace.ranks import summarize
 from pytest_aorta.trace.simulated import Job, Planted, columns, simulate
@@ -145,6 +146,11 @@ def test_a_host_that_held_its_rank_up_once_a_step_is_named_in_real_traces() -> N
     assert found.straggler.steady_ms == found.ranks[1].caused_delay_ms_by_step
     assert len(found.straggler.steady_ms) == 6
     assert "about the same in each of 6 steps (17.30 to 18.89 ms)" in found.straggler.told
+    bandwidth = lateness_quantities(found)
+    assert bandwidth["reduce_scatter_bus_bandwidth_gbps"].value == pytest.approx(196.5, abs=0.1)
+    # The only all-reduces are of the 4 bytes of a norm.
+    assert bandwidth["all_reduce_bus_bandwidth_gbps"].value is None
+    assert "no all_reduce of 1 MiB or more" in bandwidth["all_reduce_bus_bandwidth_gbps"].why
 
 
 def test_a_rank_that_was_late_in_one_step_of_many_is_not_named() -> None:
