@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.intervals import Nanoseconds
+from pytest_aorta.trace.links import NONE
 from pytest_aorta.trace.significance import binomial_tail
 from pytest_aorta.trace.waiting import NOBODY, Waits
 
@@ -82,31 +82,20 @@ def charge(waits: Sequence[Waits], num_ranks: int) -> tuple[Charges, ...]:
     return found
 
 
-def charged_by_step(
-    charges: Sequence[Charges], waits: Sequence[Waits], ranks: Sequence[RankColumns]
-) -> NDArray[np.float64]:
-    """Give what each rank is charged in each step that all of them profiled and had collectives in, (R, S) in ns.
+def charged_by_step(charges: Sequence[Charges], steps: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+    """Give what each rank is charged in each step, (R, S) in ns; `steps` holds that of each collective of each group.
 
-    S is 0 where a trace does not say where its steps end. A collective belongs to the step in which its group's first
-    member began it; steps are counted from the last, because windows are cut unevenly at their beginning.
+    S is 0 where no step is known.
     """
-    num_steps = min(len(rank.step_ends_ns) for rank in ranks)
-    found = np.zeros((len(ranks), num_steps))
-    seen = np.zeros(num_steps, bool)
-    steps = [_steps_of(group, ranks[group.matched.members[0]], num_steps) for group in waits] if num_steps else []
-    for step in steps:
-        seen[step[step >= 0]] = True
-    for row, charged in enumerate(charges):
-        for (group, place), amount_ns in charged.at_ns.items() if steps else ():
-            if steps[group][place] >= 0:
-                found[row, steps[group][place]] += amount_ns
-    return found[:, seen]
-
-
-def _steps_of(group: Waits, first: RankColumns, num_steps: int) -> NDArray[np.int64]:
-    """Give the step of each collective of a group, of the last `num_steps`; negative for one before them."""
-    place: NDArray[np.int64] = np.searchsorted(first.step_ends_ns, group.start_ns[0]).astype(np.int64)
-    return num_steps - np.maximum(len(first.step_ends_ns) - place, 1)
+    numbers = np.unique(np.concatenate(steps)) if steps else np.zeros(0, np.int64)
+    numbers = numbers[numbers != NONE]
+    found = np.zeros((len(charges), len(numbers)))
+    if numbers.size:
+        for row, charged in enumerate(charges):
+            for (group, place), amount_ns in charged.at_ns.items():
+                if steps[group][place] != NONE:
+                    found[row, np.searchsorted(numbers, steps[group][place])] += amount_ns
+    return found
 
 
 def _settle(

@@ -13,7 +13,7 @@ from pytest_aorta.trace.intervals import Cover, Nanoseconds, cover
 from pytest_aorta.trace.kinds import Kind, direction_of
 from pytest_aorta.trace.links import NONE, Links, Message
 from pytest_aorta.trace.reading import Trace, column
-from pytest_aorta.trace.steps import cpu_step_times_ns, gpu_step_ends_ns, gpu_step_times_ns
+from pytest_aorta.trace.steps import cpu_step_times_ns, gpu_step_times_ns, step_of_launches
 from pytest_aorta.trace.timeline import Timeline, call_of, host_waits_ns
 
 VERSION = 2
@@ -42,9 +42,9 @@ class KernelTimes:
 class RankColumns:
     """The collectives of one rank and device by start; all that judgements across ranks take of a trace.
 
-    Times are since the rank's first GPU event, so no clock of a host enters. `step_ends_ns`: (S,) int64, the last
-    GPU end of each profiled step, rising, empty where the trace does not say it. `message`: (C,) int32 into `messages`.
-    `seq`: (C,) int64, the group's own count of its collectives, NONE where not recorded. `window`: (C,) int32, of a
+    Times are since the rank's first GPU event, so no clock of a host enters. `message`: (C,) int32 into `messages`.
+    `seq`: (C,) int64, the group's own count of its collectives, NONE where not recorded. `step`: (C,) int64, the number
+    of the profiler's step in which it was launched, NONE where that is not known. `window`: (C,) int32, of a
     profile with several. `start_ns`, `end_ns`: (C,) int64. `host_wait_ns`, `copy_ns`: (2, C) int64, the time in which
     the rank waited for its host, and copied without computing, up to each start (row 0) and each end (row 1).
     `computation`: exact inside of collectives, at their starts and at their ends. `num_steps` is a fraction when the
@@ -56,10 +56,10 @@ class RankColumns:
     world_size: int | None
     num_steps: float
     step_times_ms: tuple[float, ...]
-    step_ends_ns: Nanoseconds
     messages: tuple[Message, ...]
     message: NDArray[np.int32]
     seq: NDArray[np.int64]
+    step: NDArray[np.int64]
     window: NDArray[np.int32]
     start_ns: Nanoseconds
     end_ns: Nanoseconds
@@ -113,10 +113,10 @@ def columns_of(trace: Trace, timeline: Timeline, rank: int | None) -> RankColumn
         world_size=trace.metadata.world_size,
         num_steps=len(trace.steps),
         step_times_ms=_step_times_ms(trace, timeline),
-        step_ends_ns=_step_ends_ns(trace, timeline) - base_ns,
         messages=messages,
         message=message,
         seq=linked.seq[first],
+        step=step_of_launches(timeline.launch_start_ns[first], trace.steps),
         window=np.zeros(len(first), np.int32),
         start_ns=begins,
         end_ns=last_end_ns,
@@ -142,10 +142,10 @@ def joined(one: RankColumns, other: RankColumns, offset_ns: int) -> RankColumns:
         one,
         num_steps=one.num_steps + other.num_steps,
         step_times_ms=(*one.step_times_ms, *other.step_times_ms),
-        step_ends_ns=np.concatenate((one.step_ends_ns, other.step_ends_ns + offset_ns)),
         messages=tuple(number),
         message=np.concatenate((one.message, renumbered[other.message] if other.messages else other.message)),
         seq=np.concatenate((one.seq, other.seq)),
+        step=np.concatenate((one.step, _steps_after(one.step, other.step))),
         window=np.concatenate((one.window, other.window + (int(one.window.max(initial=-1)) + 1))),
         start_ns=np.concatenate((one.start_ns, other.start_ns + offset_ns)),
         end_ns=np.concatenate((one.end_ns, other.end_ns + offset_ns)),
@@ -160,20 +160,29 @@ def joined(one: RankColumns, other: RankColumns, offset_ns: int) -> RankColumns:
     )
 
 
+def _steps_after(earlier: NDArray[np.int64], later: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give the numbers of a later window's steps, raised where it counts from the beginning again."""
+    known, its = earlier[earlier != NONE], later[later != NONE]
+    if not known.size or not its.size or its.min() > known.max():
+        return later
+    return np.where(later == NONE, NONE, later - its.min() + known.max() + 1)
+
+
 def latest(columns: RankColumns, num_kept: int) -> RankColumns:
     """Keep the last collectives only; windows are matched from their ends."""
     kept = slice(columns.num_collectives - num_kept, None)
     start_ns, end_ns = columns.start_ns[kept], columns.end_ns[kept]
-    step_ends_ns = columns.step_ends_ns[columns.step_ends_ns > start_ns[0]] if num_kept else columns.step_ends_ns[:0]
+    step = columns.step[kept]
+    num_steps = len(np.unique(step[step != NONE]))
     used, message = np.unique(columns.message[kept], return_inverse=True)
     return replace(
         columns,
         num_steps=columns.num_steps * num_kept / columns.num_collectives,
-        step_times_ms=columns.step_times_ms[-max(1, len(step_ends_ns)) :],
-        step_ends_ns=step_ends_ns,
+        step_times_ms=columns.step_times_ms[-num_steps:] if num_steps else columns.step_times_ms,
         messages=tuple(columns.messages[place] for place in used),
         message=message.astype(np.int32),
         seq=columns.seq[kept],
+        step=step,
         window=columns.window[kept],
         start_ns=start_ns,
         end_ns=end_ns,
@@ -242,12 +251,6 @@ def _step_times_ms(trace: Trace, timeline: Timeline) -> tuple[float, ...]:
     """Give the GPU steps; with one profiled step there is none, and its range on the CPU has to do."""
     times_ns = gpu_step_times_ns(timeline, trace.steps) or cpu_step_times_ns(trace.steps)
     return tuple(time_ns / 1_000_000 for time_ns in times_ns)
-
-
-def _step_ends_ns(trace: Trace, timeline: Timeline) -> Nanoseconds:
-    """Give where each step that launched something ends; work of an earlier step may go on beside a later one's."""
-    ends_ns = [end for end in gpu_step_ends_ns(timeline, trace.steps) if end is not None]
-    return np.maximum.accumulate(np.array(ends_ns, np.int64))
 
 
 def _kernel_times(

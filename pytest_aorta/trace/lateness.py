@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from pytest_aorta.trace.causes import Kind, kernel_medians, kernel_slowdown, kind_of_lateness
 from pytest_aorta.trace.charges import Charges, charge, charged_by_step
 from pytest_aorta.trace.collectives import RankColumns
-from pytest_aorta.trace.matching import Matching, match
+from pytest_aorta.trace.matching import Matching, match, steps_of, within_steps
 from pytest_aorta.trace.significance import mean_tail, stands_out
 from pytest_aorta.trace.waiting import Bandwidth, Share, Waits, bandwidths, share_of, waits_of
 
 MIN_MATCHED_RATIO = 0.9
 MIN_DELAY_RATIO = 0.02
 MAX_CHANCE = 0.001
+RESOLUTION_MS = 0.001
 MIN_RANKS_FOR_SPREAD = 8
 MIN_DEVIATIONS = 3.0
 
@@ -107,8 +108,9 @@ def analyze(columns: Sequence[RankColumns]) -> Lateness:
     ranks = sorted(columns, key=lambda rank: (-1 if rank.rank is None else rank.rank, rank.device or 0))
     matching = match(ranks)
     fleet_ns = kernel_medians(ranks)
-    num_steps = median(rank.num_steps for rank in ranks) if ranks else 0.0
-    waits = waits_of(matching, ranks)
+    in_steps, known_steps = within_steps(matching, ranks)
+    num_steps = known_steps or (median(rank.num_steps for rank in ranks) if ranks else 0.0)
+    waits = waits_of(in_steps, ranks)
     why = _why_nothing(ranks, matching, waits, num_steps)
     judged = _Judged(why=why) if why else _judge(ranks, waits, num_steps)
     return Lateness(
@@ -152,7 +154,7 @@ def _why_nothing(ranks: Sequence[RankColumns], matching: Matching, waits: Sequen
 
 def _judge(ranks: Sequence[RankColumns], waits: Sequence[Waits], num_steps: float) -> _Judged:
     charges = charge(waits, len(ranks))
-    by_step_ms = charged_by_step(charges, waits, ranks) / 1_000_000
+    by_step_ms = charged_by_step(charges, [steps_of(group.matched, ranks) for group in waits]) / 1_000_000
     shares = tuple(share_of(place, rank, waits) for place, rank in enumerate(ranks))
     late = max(range(len(ranks)), key=lambda place: charges[place].total_ns)
     mine = charges[late]
@@ -178,9 +180,11 @@ def _judge(ranks: Sequence[RankColumns], waits: Sequence[Waits], num_steps: floa
 def _chance_of_steps(late: int, by_step_ms: NDArray[np.float64]) -> float:
     """Give the chance that the rank is charged more than any other in the mean over the steps (Student's t).
 
+    It is taken for each rank, because the one looked at is the worst of them. Times of traces may be whole µs.
     This finds a rank that is late once a step, by the same each time, among many collectives that nobody waits for.
     """
-    return mean_tail((by_step_ms[late] - np.delete(by_step_ms, late, axis=0).max(axis=0)).tolist())
+    more_ms = by_step_ms[late] - np.delete(by_step_ms, late, axis=0).max(axis=0)
+    return min(1.0, len(by_step_ms) * mean_tail(more_ms.tolist(), RESOLUTION_MS))
 
 
 def _why_nobody(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,31 @@ class Matching:
     def matched_ratio(self) -> float | None:
         """Share of the collectives that were matched; None when there is nothing to match."""
         return self.num_matched / self.num_matchable if self.num_matchable else None
+
+
+def steps_of(matched: Matched, ranks: Sequence[RankColumns]) -> NDArray[np.int64]:
+    """Give the profiler's step of each collective, as far as any member says it, else NONE; (N,) int64."""
+    if not matched.where.size:
+        return np.zeros(0, np.int64)
+    said = [ranks[member].step[where] for member, where in zip(matched.members, matched.where, strict=True)]
+    return np.max(said, axis=0)  # type: ignore[no-any-return]
+
+
+def within_steps(matching: Matching, ranks: Sequence[RankColumns]) -> tuple[Matching, int | None]:
+    """Keep the collectives of profiled steps, so that what is said per step is of these; gives how many steps they are.
+
+    None, and all are kept, where no step is known. Of shortened columns the first step is left out: only a part of it
+    is there.
+    """
+    steps = [steps_of(group, ranks) for group in matching.groups]
+    numbers = np.unique(np.concatenate(steps)) if steps else np.zeros(0, np.int64)
+    numbers = numbers[numbers != NONE]
+    if len(numbers) > 1 and any(rank.num_dropped for rank in ranks):
+        numbers = numbers[1:]
+    if not numbers.size:
+        return matching, None
+    groups = tuple(group.chosen(np.isin(step, numbers)) for group, step in zip(matching.groups, steps, strict=True))
+    return replace(matching, groups=groups), len(numbers)
 
 
 def match(ranks: Sequence[RankColumns]) -> Matching:

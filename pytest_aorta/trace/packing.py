@@ -20,9 +20,7 @@ from pytest_aorta.trace.links import Message
 MAX_PACKED_BYTES = 100_000
 _FINEST_NS, _COARSEST_NS = 1_000, 100_000
 _HEADER = ("rank", "device", "world_size", "num_steps", "step_times_ms", "num_dropped", "version")
-_RISING = (
-    "step_ends_ns", "start_ns", "host_wait_ns", "copy_ns", "computation_at_ns", "computation_covered_ns", "kernel_key",
-)  # fmt: skip
+_RISING = ("start_ns", "host_wait_ns", "copy_ns", "computation_at_ns", "computation_covered_ns", "kernel_key")
 
 
 def packed(columns: RankColumns) -> bytes:
@@ -32,9 +30,9 @@ def packed(columns: RankColumns) -> bytes:
     header["kernels_all_ns"] = columns.kernels.all_ns
     arrays: dict[str, NDArray[Any]] = {
         "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
-        "step_ends_ns": columns.step_ends_ns,
         "message": columns.message,
         "seq": np.diff(columns.seq, prepend=0),
+        "step": np.diff(columns.step, prepend=0),
         "window": columns.window,
         "start_ns": columns.start_ns,
         "duration_ns": columns.end_ns - columns.start_ns,
@@ -68,14 +66,14 @@ def unpacked(content: bytes) -> RankColumns:
         raise TraceError(f"columns of collectives: cannot be read ({error}); expected what packed() gave") from error
     if version != VERSION:
         raise TraceError(f"columns of collectives: version {version}, expected {VERSION}; analyze the traces again")
-    arrays |= {name: np.cumsum(arrays[name]) for name in (*_RISING, "seq")}
+    arrays |= {name: np.cumsum(arrays[name]) for name in (*_RISING, "seq", "step")}
     return RankColumns(
         **{name: header[name] for name in _HEADER if name != "step_times_ms"},
         step_times_ms=tuple(header["step_times_ms"]),
-        step_ends_ns=arrays["step_ends_ns"],
         messages=tuple(Message(*message) for message in header["messages"]),
         message=arrays["message"],
         seq=arrays["seq"],
+        step=arrays["step"],
         window=arrays["window"],
         start_ns=arrays["start_ns"],
         end_ns=arrays["start_ns"] + arrays["duration_ns"],

@@ -29,15 +29,16 @@ def binomial_tail(num_hits: int, num_trials: int, share: Fraction) -> float:
     return float(Fraction(tail, whole**num_trials))
 
 
-def mean_tail(values: Sequence[float]) -> float:
+def mean_tail(values: Sequence[float], resolution: float) -> float:
     """Give the chance of so large a mean, if the values lay normally around 0: Student's t, one-sided.
 
-    1 where nothing can be said: fewer than two values, or a mean of 0 or less.
+    No value is taken to be finer than `resolution`, so that rounded ones do not seem to agree better than they can. 1
+    where nothing can be said: fewer than three values, or a mean of 0 or less.
     """
-    if len(values) < 2 or fmean(values) <= 0:
+    if len(values) < 3 or fmean(values) <= 0:
         return 1.0
-    deviation = stdev(values)
-    return t_tail(fmean(values) / deviation * math.sqrt(len(values)), len(values) - 1) if deviation else 0.0
+    deviation = math.hypot(stdev(values), resolution)
+    return t_tail(fmean(values) / deviation * math.sqrt(len(values)), len(values) - 1)
 
 
 def t_tail(value: float, num_degrees: int) -> float:

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_aorta.trace.timeline import Timeline
+
+OUTSIDE = -1
+_MAX_NUMBER = 1 << 62
 
 Steps = Mapping[int, tuple[int, int]]  # number of a ProfilerStep: its start and end on the CPU, in ns
 
@@ -18,13 +22,19 @@ def gpu_step_times_ns(timeline: Timeline, steps: Steps) -> tuple[int, ...]:
     Work belongs to the step in whose range its launch call began, whatever thread made the call. A step that launched
     nothing has no end; neither it nor the step after it is given.
     """
-    ends_ns = gpu_step_ends_ns(timeline, steps)
+    ends_ns = [_last_end_ns(timeline, *steps[number]) for number in sorted(steps)]
     return tuple(max(0, end - before) for before, end in pairwise(ends_ns) if before is not None and end is not None)
 
 
-def gpu_step_ends_ns(timeline: Timeline, steps: Steps) -> tuple[int | None, ...]:
-    """Give the last GPU end launched in each step, None for one that launched nothing."""
-    return tuple(_last_end_ns(timeline, *steps[number]) for number in sorted(steps))
+def step_of_launches(launch_start_ns: NDArray[np.int64], steps: Steps) -> NDArray[np.int64]:
+    """Give the number of the step in whose range each launch call began, OUTSIDE where it is none's, (E,) int64."""
+    known = sorted((start, end, number) for number, (start, end) in steps.items() if 0 <= number < _MAX_NUMBER)
+    if not known or not launch_start_ns.size:
+        return np.full(launch_start_ns.size, OUTSIDE, np.int64)
+    starts, ends, numbers = (np.array(values, np.int64) for values in zip(*known, strict=True))
+    place = np.maximum(np.searchsorted(starts, launch_start_ns, side="right") - 1, 0)
+    inside = (launch_start_ns >= starts[place]) & (launch_start_ns < ends[place])
+    return np.where(inside, numbers[place], OUTSIDE)
 
 
 def cpu_step_times_ns(steps: Steps) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_aorta.trace.charges import charge, charged_by_step
 from pytest_aorta.trace.collectives import RankColumns
-from pytest_aorta.trace.matching import match
+from pytest_aorta.trace.matching import match, steps_of
 from pytest_aorta.trace.significance import binomial_tail, mean_tail, stands_out, t_tail
 from pytest_aorta.trace.simulated import Job, Planted, columns, message, simulate
 from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
@@ -83,33 +83,31 @@ def test_no_charge_is_lost_or_made() -> None:
     assert sum(amounts) == pair.exposed_ns.sum() + other.exposed_ns.sum()
 
 
+def by_step_ns(ranks: list[RankColumns]) -> list[list[float]]:
+    waits = waits_of(match(ranks), ranks)
+    steps = [steps_of(group.matched, ranks) for group in waits]
+    found: list[list[float]] = charged_by_step(charge(waits, len(ranks)), steps).tolist()
+    return found
+
+
 def test_charges_are_told_step_by_step() -> None:
     late = Planted(1, "compute", 0.5)
     ranks = columns(simulate(Job(num_ranks=3, num_steps=4, segments=(0, 0), planted=(late,))))
-    waits = waits_of(match(ranks), ranks)
-    charges = charge(waits, 3)
-    by_step = charged_by_step(charges, waits, ranks)
-    assert by_step.shape == (3, 4)
-    assert by_step.sum(axis=1).tolist() == pytest.approx([charged.total_ns for charged in charges])
-    assert by_step[1].tolist() == pytest.approx([1_000_000.0] * 4, rel=0.01)  # two segments of 4 kernels of 250 µs
+    found = by_step_ns(ranks)
+    assert [sum(row) for row in found] == pytest.approx(charged_ns(*ranks))
+    assert found[1] == pytest.approx([1_000_000.0] * 4, rel=0.01)  # two segments of 4 kernels of 250 µs
 
 
 @pytest.mark.parametrize("short", [0, 1])
 def test_steps_that_a_window_misses_are_left_out(short: int) -> None:
     late = Planted(1, "compute", 0.5)
     job = Job(num_ranks=2, num_steps=5, segments=(0,) * 4, planted=(late,), counted=True, num_cut={short: 8})
-    ranks = columns(simulate(job))
-    waits = waits_of(match(ranks), ranks)
-    found = charged_by_step(charge(waits, 2), waits, ranks)
-    assert [len(rank.step_ends_ns) for rank in ranks][short] == 3
-    assert found.shape == (2, 3)
-    assert found[1].tolist() == pytest.approx([2_000_000.0] * 3, rel=0.01)
+    assert by_step_ns(columns(simulate(job)))[1] == pytest.approx([2_000_000.0] * 3, rel=0.01)
 
 
-def test_without_the_ends_of_steps_nothing_is_told_step_by_step() -> None:
+def test_without_steps_nothing_is_told_step_by_step() -> None:
     ranks = [rank_of(0, collective(10, 40, 0, 1)), rank_of(1, collective(30, 40, 0, 1))]
-    waits = waits_of(match(ranks), ranks)
-    assert charged_by_step(charge(waits, 2), waits, ranks).shape == (2, 0)
+    assert by_step_ns(ranks) == [[], []]
 
 
 def test_how_often_a_rank_was_last_and_should_have_been() -> None:
@@ -152,10 +150,14 @@ def test_t_tail(num_degrees: int, value: float) -> None:
 
 def test_a_mean_is_held_against_what_its_values_vary() -> None:
     # Mean 2, deviation 1, of three values: t = 2 / (1 / sqrt 3) = 3.4641 with two degrees, whose tail is 0.0371.
-    assert mean_tail([1.0, 2.0, 3.0]) == pytest.approx(0.0371, abs=1e-4)
-    assert mean_tail([-1.0, -2.0, -3.0]) == 1.0
-    assert mean_tail([2.0]) == mean_tail([]) == mean_tail([0.0, 0.0]) == 1.0
-    assert mean_tail([2.0, 2.0]) == 0.0
+    assert mean_tail([1.0, 2.0, 3.0], 0) == pytest.approx(0.0371, abs=1e-4)
+    assert mean_tail([-1.0, -2.0, -3.0], 0) == 1.0
+    assert mean_tail([2.0, 2.0], 0) == mean_tail([], 0) == mean_tail([0.0] * 3, 0) == 1.0
+
+
+def test_rounded_values_agree_no_better_than_they_are_rounded() -> None:
+    assert mean_tail([2.0, 2.0, 2.0], 1.0) == pytest.approx(0.0371, abs=1e-4)
+    assert mean_tail([2000.0, 2000.0, 2000.0], 1.0) < 1e-6
 
 
 def test_standing_out_is_more_than_three_scaled_deviations() -> None:

@@ -171,7 +171,7 @@ def test_timestamps_that_a_float_would_round_keep_their_links(tmp_path: Path) ->
 
 def same(one: RankColumns, other: RankColumns) -> bool:
     scalars = ("rank", "device", "world_size", "num_steps", "step_times_ms", "messages", "num_dropped", "version")
-    arrays = ("step_ends_ns", "message", "seq", "window", "start_ns", "end_ns", "host_wait_ns", "copy_ns")
+    arrays = ("message", "seq", "step", "window", "start_ns", "end_ns", "host_wait_ns", "copy_ns")
     return (
         all(getattr(one, name) == getattr(other, name) for name in scalars)
         and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
@@ -213,6 +213,7 @@ def large(num_collectives: int) -> RankColumns:
         num_steps=10,
         message=np.zeros(num_collectives, np.int32),
         seq=np.arange(num_collectives),
+        step=np.full(num_collectives, 3),
         window=np.zeros(num_collectives, np.int32),
         start_ns=starts_ns,
         end_ns=ends_ns,
@@ -235,8 +236,8 @@ def test_many_short_steps_are_made_to_fit_with_what_is_said_of_each() -> None:
     (whole, _) = columns(simulate(Job(num_ranks=2, num_steps=8_000, segments=(0,), num_kernels=1, jitter_ratio=0.05)))
     found = fitted(whole)
     assert len(packed(whole)) > MAX_PACKED_BYTES >= len(packed(found))
-    assert found.num_collectives == len(found.step_ends_ns) == len(found.step_times_ms) > 1_000
-    assert found.step_ends_ns.tolist() == whole.step_ends_ns.tolist()[-found.num_collectives :]
+    assert found.num_collectives == len(found.step_times_ms) > 1_000
+    assert found.step.tolist() == whole.step.tolist()[-found.num_collectives :]
 
 
 def test_coarser_computation_is_wrong_by_less_than_the_tolerance() -> None:
@@ -253,9 +254,28 @@ def test_the_latest_collectives_are_those_of_the_end() -> None:
     last = latest(found, 10)
     assert last.seq.tolist() == found.seq[-10:].tolist()
     assert last.num_steps == pytest.approx(1.0)
-    assert last.step_ends_ns.tolist() == found.step_ends_ns[-1:].tolist()
+    assert last.step.tolist() == [5] * 10
+    assert last.step_times_ms == found.step_times_ms[-1:]
     inside = last.computation.between(last.start_ns, last.end_ns)
     assert inside.tolist() == found.computation.between(found.start_ns, found.end_ns)[-10:].tolist()
+
+
+def test_collectives_belong_to_the_step_that_launched_them() -> None:
+    def at(start: float, number: int) -> list[TraceEvent]:
+        event = told(named(kernel(start + 100, 5, COMMUNICATION), seq=number), correlation=number)
+        return [launch(start, 1, number), event]
+
+    found = columns_of_events(
+        *at(0, 1), *at(10, 2), *at(29, 3), *at(30, 4), *at(60, 5), step(7, 10, 20), step(8, 40, 10)
+    )
+    assert found.step.tolist() == [-1, 7, 7, -1, -1]  # before, inside, inside, at its end, after the last
+
+
+def test_steps_of_a_second_window_that_counts_anew_are_others() -> None:
+    one, other = (replace(columns_of_events(named(kernel(0, 5, COMMUNICATION))), step=np.array([n])) for n in (4, 3))
+    assert joined(one, other, 100_000).step.tolist() == [4, 5]
+    assert joined(other, one, 100_000).step.tolist() == [3, 4]
+    assert joined(one, replace(other, step=np.array([-1])), 100_000).step.tolist() == [4, -1]
 
 
 def test_windows_of_a_profile_are_put_one_after_the_other() -> None:

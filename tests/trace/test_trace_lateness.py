@@ -162,6 +162,21 @@ def test_a_rank_that_was_late_in_one_step_of_many_is_not_named() -> None:
     assert "comparing its delay step by step" in found.why
 
 
+@pytest.mark.parametrize("num_kept", [1, 3])
+@pytest.mark.parametrize("ranks_without", [(), (0,)])
+def test_per_step_is_of_the_steps_that_are_marked(num_kept: int, ranks_without: tuple[int, ...]) -> None:
+    job = Job(num_ranks=2, num_steps=12, jitter_ratio=0.01, planted=(Planted(1, "host", 0.1),))
+    documents = simulate(job)
+    for rank, content in enumerate(documents):
+        marks = [event for event in content["traceEvents"] if event["name"].startswith("ProfilerStep")]
+        for mark in marks if rank in ranks_without else marks[:-num_kept]:
+            content["traceEvents"].remove(mark)
+    found = analyze(columns(documents))
+    assert found.num_steps == num_kept
+    assert found.ranks[1].caused_delay_ms_per_step == pytest.approx(1.0, rel=0.1)
+    assert len(found.ranks[1].caused_delay_ms_by_step) == num_kept
+
+
 def test_two_steps_are_too_few_to_call_a_delay_the_same_each_time() -> None:
     found = once_a_step(2, Planted(1, "host", 1.2, in_group=0), num_steps=2, jitter_ratio=0.05)
     assert found.straggler is None
