@@ -109,4 +109,7 @@ def test_devices_that_are_named_but_not_seen_do_not_count(
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_odd_starts_are_refused(tree: Path, tmp_path: Path, script: str) -> None:
     assert "usage: " in launch(tree, script, tmp_path, "--help").stderr
-    assert "expected at least one" in launch(tree, script, tmp_path, "c.yaml", NPROC="99999999999999999999").stderr
+    assert (
+        "NPROC is '99999999999999999999', expected a number of ranks"
+        in launch(tree, script, tmp_path, "c.yaml", NPROC="99999999999999999999").stderr
+    )

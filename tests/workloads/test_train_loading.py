@@ -22,7 +22,7 @@ def faults_of(path: Path, *overrides: str) -> str:
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
     path = tmp_path / "empty.yaml"
-    path.write_text("")
+    path.write_text("{}")
     return path
 
 
@@ -113,6 +113,14 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     assert "--override dataset.seed: " in seen
 
 
+def test_a_value_of_any_size_is_shown_in_a_short_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    lines = ["  a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    path.write_text("\n".join(["compile:", *lines, "training: {max_steps: *a11}", f"optimizer: {{lr: {'9' * 4000}}}"]))
+    assert len(faults_of(path)) < 6000  # of a dozen faults
+
+
 def test_a_fault_names_the_file_or_the_override_that_it_came_from(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("training:\n  batch_size: many\n  epochs: 0\n")
@@ -125,6 +133,9 @@ def test_a_fault_names_the_file_or_the_override_that_it_came_from(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
+        ("c.yaml", b"", "is empty"),
+        ("c.json", b" \n", "is empty"),
+        ("c.yaml", b'training: {output_dir: "a\\0b"}', "holds a zero character"),
         ("c.yaml", b"a: [", "cannot be parsed"),
         ("c.yaml", b"\xff\xfe", "is not UTF-8 text"),
         ("c.yaml", b"[1, 2]", "is a list, expected a mapping of sections"),

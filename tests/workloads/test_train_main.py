@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Callable
@@ -61,7 +62,8 @@ def test_a_cpu_that_nobody_asked_for_is_told_before_what_does_not_fit_it(
     assert any("does nothing on cpu" in fault for fault in others)
 
 
-RANK_1 = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+RANK_1 = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", **MASTER}
 
 
 def test_another_rank_of_a_node_says_it_when_the_first_has_not(start_alone: Start, tmp_path: Path) -> None:
@@ -79,6 +81,89 @@ def test_under_a_launcher_the_sentence_is_said_once_and_never_lost(
     for _ in range(3):
         ended = start_ranks(tmp_path, tree / "train.py", "--config", "none.yaml", num_ranks=3)
         assert ended.stderr.count("train.py: none.yaml") == 1
+
+
+def test_wrong_arguments_are_told_once_under_a_launcher(start_ranks: Start, tree: Path, tmp_path: Path) -> None:
+    ended = start_ranks(tmp_path, tree / "train.py", "--konfig", "x")
+    assert ended.stderr.count("usage: train.py") == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        ("flight_recorder", "flight_recorder cannot be made: File exists"),
+        ("torch_profiler", "torch_profiler/rank0 cannot be made: Not a directory"),
+        ("rank_00_metrics.jsonl/", "rank_00_metrics.jsonl is a folder, expected a file or nothing"),
+    ],
+)
+def test_an_output_folder_that_cannot_hold_the_output_is_refused(
+    start_alone: Start, tiny_config: Path, tmp_path: Path, made: str, sentence: str
+) -> None:
+    place = tmp_path / "out" / made
+    place.parent.mkdir(parents=True)
+    place.mkdir() if made.endswith("/") else place.touch()
+    ended = start_alone(tmp_path, "--config", str(tiny_config), "--override", "training.output_dir=out")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("train.py: training.output_dir: ")
+    assert sentence in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_home_that_is_not_there_is_refused(start_alone: Start, tiny_config: Path, tmp_path: Path) -> None:
+    where = "training.output_dir=~no_such_user/x"
+    ended = start_alone(tmp_path, "--config", str(tiny_config), "--override", where)
+    assert ended.returncode == 2
+    assert ended.stderr == "train.py: training.output_dir: ~no_such_user/x: no such home folder; name another\n"
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("compile.backend=nosuch", "compile.backend: is 'nosuch', expected one of "),
+        ("compile.mode=nosuch", "compile.mode: is 'nosuch', expected one of default, "),
+        ('compile.options={"nosuch":1}', "compile.options: 'nosuch' is no option of inductor"),
+    ],
+)
+def test_what_the_compiler_does_not_know_is_refused(
+    start_alone: Start, tiny_config: Path, tmp_path: Path, override: str, sentence: str
+) -> None:
+    ended = start_alone(tmp_path, "--config", str(tiny_config), "--override", "compile.enabled=true", override)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"train.py: {sentence}")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("what", ["rank_00_metrics.jsonl", "stdout"])
+def test_lines_that_cannot_be_written_end_the_run_with_a_sentence(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path, what: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    if what != "stdout":
+        (tmp_path / "out" / what).symlink_to("/dev/full")
+    command = [*train_command, "--config", str(tiny_config), "--override", "training.output_dir=out"]
+    with Path("/dev/full" if what == "stdout" else "/dev/null").open("w") as stdout:
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=rank_environment, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert f"{what} cannot be written: No space left on device" in ended.stderr
+
+
+def test_a_trace_that_cannot_be_written_fails_the_run(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    limited = ["sh", "-c", 'ulimit -f 64; exec "$@"', "sh", *train_command]
+    command = [*limited, "--config", str(tiny_config), "--override", "training.output_dir=out"]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=rank_environment, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "train.py: the trace cannot be written to out/torch_profiler/rank0: " in ended.stderr
+    assert list((tmp_path / "out/torch_profiler/rank0").iterdir()) == []
+    last = json.loads((tmp_path / "out/rank_00_metrics.jsonl").read_text().splitlines()[-1])
+    assert (last["final"], last["exit"]) == (True, "failed")
 
 
 def test_wrong_arguments_show_the_usage(start_alone: Start, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from aorta_train.rules import faults_in_job, faults_on_device, num_steps
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
     path = tmp_path / "empty.yaml"
-    path.write_text("")
+    path.write_text("{}")
     return path
 
 
@@ -141,6 +141,13 @@ def test_a_schedule_is_held_against_the_steps_of_the_epochs(empty: Path) -> None
     overrides = ["dataset.num_samples=48", "profiling.enabled=true"]
     assert "needs 4 steps, but the run has 3" in job_faults(empty, overrides, 2, 2)[0]
     assert job_faults(empty, overrides, 1, 1) == []
+
+
+def test_a_fault_after_the_last_step_is_refused(empty: Path) -> None:
+    overrides = ["training.max_steps=5", "profiling.enabled=false", "fault_injection.kind=nan"]
+    assert job_faults(empty, [*overrides, "fault_injection.step=5"], 2, 2) == []
+    faults = job_faults(empty, [*overrides, "fault_injection.step=6"], 2, 2)
+    assert faults == ["fault_injection.step: is 6, but the run has 5 steps"]
 
 
 def test_a_fault_on_a_rank_that_is_not_there_is_refused(empty: Path) -> None:

@@ -125,6 +125,30 @@ def test_a_stop_within_a_cycle_writes_the_trace_as_far_as_it_came(
     assert "ProfilerStep#3" in trace.read_text()
 
 
+def test_an_interrupt_before_the_steps_ends_the_run_at_once_without_a_traceback(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    with running([*train_command, *arguments(tiny_config)], tmp_path, rank_environment) as process:
+        while not (tmp_path / "out/flight_recorder").exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGINT
+    assert (tmp_path / "stderr").read_text() == ""
+
+
+def test_a_rank_that_starts_after_its_launcher_went_leaves(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    adopting = ["sh", "-c", '"$@" & exec sleep 120', "sh", *train_command, *arguments(tiny_config)]
+    with running(adopting, tmp_path, {**rank_environment, **rank, **address}) as process:
+        while not (tmp_path / "stderr").read_text():
+            assert process.poll() is None
+    assert (tmp_path / "stderr").read_text() == "train.py: the launcher of this rank is gone; leaving\n"
+
+
 def test_a_hanging_rank_shows_its_stacks_and_leaves_when_told_to_stop(
     train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from aorta_train.knob import Limits
+from aorta_train.wording import shown
 
 Section = TypeVar("Section")
 
@@ -46,19 +47,21 @@ def _fit(value: Any, hint: Any) -> Any:
     if origin is tuple:
         wanted = get_args(hint)
         if not isinstance(value, list) or len(value) != len(wanted):
-            raise _Misfit(f"is {value!r}, expected a list of {len(wanted)} numbers")
+            raise _Misfit(f"is {shown(value)}, expected a list of {len(wanted)} numbers")
         return tuple(_fit(item, part) for item, part in zip(value, wanted, strict=True))
     plain = origin or hint
     if plain is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) < 2**1023 else math.inf
     if not isinstance(value, plain) or (plain is not bool and isinstance(value, bool)):
-        raise _Misfit(f"is {value!r}, expected {KINDS[plain]}")
+        raise _Misfit(f"is {shown(value)}, expected {KINDS[plain]}")
     if plain is float and not math.isfinite(value):
         raise _Misfit("is not finite, expected a number")
     if plain is int and abs(value) >= 2**63:
-        raise _Misfit(f"is {value}, expected an integer of 64 bits")
+        raise _Misfit(f"is {shown(value)}, expected an integer of 64 bits")
     if plain is str and not value:
         raise _Misfit("is empty, expected text")
+    if plain is str and "\0" in value:
+        raise _Misfit("holds a zero character, expected text without")
     return value
 
 
@@ -67,7 +70,7 @@ def _fit_choice(value: Any, choices: tuple[str, ...]) -> str:
     for choice in choices:
         if isinstance(value, str) and value.casefold() == choice.casefold():
             return choice
-    raise _Misfit(f"is {value!r}, expected one of {', '.join(choices)}")
+    raise _Misfit(f"is {shown(value)}, expected one of {', '.join(choices)}")
 
 
 def _check(value: Any, limits: Limits) -> None:

@@ -12,6 +12,25 @@ from aorta_train.model import layers_of
 from aorta_train.options import Compile
 
 
+def compile_faults(settings: Compile) -> list[str]:
+    """Give what torch.compile does not know of these settings, before anything is started."""
+    if not settings.enabled:
+        return []
+    backends = importlib.import_module("torch._dynamo").list_backends(exclude_tags=())
+    if settings.backend not in backends:
+        return [f"compile.backend: is {settings.backend!r}, expected one of {', '.join(sorted(backends))}"]
+    if settings.backend != "inductor":
+        return []
+    inductor = importlib.import_module("torch._inductor")
+    modes = {"default", *inductor.list_mode_options()}
+    known = set(inductor.list_options())
+    unknown = sorted(str(name) for name in settings.options if str(name).replace("-", "_") not in known)
+    faults = [f"compile.options: {name!r} is no option of inductor in torch {torch.__version__}" for name in unknown]
+    if not settings.options and settings.mode not in modes:
+        faults.append(f"compile.mode: is {settings.mode!r}, expected one of {', '.join(sorted(modes))}")
+    return faults
+
+
 def compile_layers(model: nn.Module, settings: Compile) -> None:
     """Compile the forward of each layer; the hooks of FSDP and DDP around it stay as they are."""
     if not settings.enabled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from aorta_train.compiling import compile_faults
 from aorta_train.environment import release_of
 from aorta_train.job import Job
 from aorta_train.options import Options
@@ -38,9 +39,9 @@ def device_of_rank(options: Options, job: Job, kind: str) -> torch.device:
     """Take the device whose index is the local rank (indices already follow *_VISIBLE_DEVICES).
 
     Raises:
-        Refusal: there are more ranks than devices on this node, or a knob does nothing on them.
+        Refusal: there are more ranks than devices on this node, or a knob does nothing on them or has an unknown value.
     """
-    faults = faults_on_device(options, kind)
+    faults = [*faults_on_device(options, kind), *compile_faults(options.compile)]
     if kind == "cpu" and options.distributed.mode == "fsdp2" and release_of(torch.__version__) < FSDP2_ON_CPU:
         faults.append(f"distributed.mode: fsdp2 on cpu needs torch 2.9 or newer, this is {torch.__version__}; use fsdp")
     if faults:

@@ -12,6 +12,8 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
@@ -23,8 +25,9 @@ def leave(exit_code: int) -> NoReturn:
     for child in multiprocessing.active_children():
         child.kill()
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, AttributeError):  # a pipe that nobody reads, or no stream at all
+            stream.flush()
     os._exit(exit_code)
 
 
@@ -59,11 +62,27 @@ def leave_with_parent() -> None:
 
     torchrun starts each rank in a session of its own, so killing torchrun's process group would leave the ranks behind.
     """
-    threading.Thread(target=_watch_parent, args=(os.getppid(),), name="parent-watch", daemon=True).start()
+    parent = os.getppid()
+    if "TORCHELASTIC_RUN_ID" in os.environ and not _may_be_torchrun(parent):
+        _leave_orphaned()  # it went while this interpreter started
+    threading.Thread(target=_watch_parent, args=(parent,), name="parent-watch", daemon=True).start()
+
+
+def _may_be_torchrun(pid: int) -> bool:
+    """Tell torchrun, a Python program however it was started, from a process that only adopts orphans."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True
+    return b"python" in command or b"torch" in command
 
 
 def _watch_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(PARENT_POLL_SECONDS)
-    print("the launcher of this rank is gone; leaving", file=sys.stderr, flush=True)
+    _leave_orphaned()
+
+
+def _leave_orphaned() -> NoReturn:
+    sys.stderr.write("train.py: the launcher of this rank is gone; leaving\n")
     leave(1)

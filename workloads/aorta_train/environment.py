@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from aorta_train.options import Options
+from aorta_train.output import FLIGHT_RECORDER
 
 BUFFER_NAMES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 FILE_NAMES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -24,7 +25,7 @@ def switch_flight_recorder_on(environment: MutableMapping[str, str], output_dir:
     torch has renamed these variables, and newer releases warn of the older names; a pair is left alone when either
     is set.
     """
-    folder = (output_dir / "flight_recorder").absolute()
+    folder = (output_dir / FLIGHT_RECORDER).absolute()
     used = slice(0, 1) if release_of(torch_version) >= RENAMED_IN else slice(None)
     for names, value in ((BUFFER_NAMES, NUM_RECORDED_COLLECTIVES), (FILE_NAMES, str(folder / "rank_"))):
         if not any(name in environment for name in names):

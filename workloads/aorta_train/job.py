@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aorta_train.refusal import Refusal
+from aorta_train.wording import shown
+
+_MAX_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,14 @@ def job_in(environment: Mapping[str, str]) -> Job:
             f"RANK={rank} WORLD_SIZE={world_size} LOCAL_RANK={local_rank} LOCAL_WORLD_SIZE={local_world_size} "
             "do not fit together; start the ranks with torchrun"
         )
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environment.get(name)]
+    if missing:
+        raise Refusal(f"{' and '.join(missing)}: not in the environment beside RANK; start the ranks with torchrun")
     return Job(rank, world_size, local_rank, local_world_size, launched=True)
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
     text = environment.get(name, "")
-    if not (text.isascii() and text.isdigit()):
-        raise Refusal(f"{name}: is {text!r} in the environment, expected a number; start the ranks with torchrun")
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise Refusal(f"{name}: is {shown(text)} in the environment, expected a number; start the ranks with torchrun")
     return int(text)

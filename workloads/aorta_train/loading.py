@@ -16,6 +16,7 @@ from aorta_train.options import Options
 from aorta_train.refusal import Refusal
 from aorta_train.rules import faults_between_knobs
 from aorta_train.scalars import RepeatedKey, parse_scalar, read_json, read_yaml
+from aorta_train.wording import shown
 
 SECTIONS = {name: kind for name, kind in get_type_hints(Options).items() if name != "explicit"}
 
@@ -58,6 +59,10 @@ def read_document(path: Path) -> dict[str, dict[str, Any]]:
     """
     try:
         text = path.read_text(encoding="utf-8")
+        if not text.strip():
+            raise Refusal(
+                f"{path}: is empty; --config names a YAML or JSON file of options, such as {{}} for the defaults"
+            )
         value = read_json(text) if path.suffix == ".json" else read_yaml(text)
     except OSError as error:
         raise Refusal(f"{path}: cannot be read: {error.strerror}; --config names a YAML or JSON file") from None
@@ -132,4 +137,4 @@ def near_miss(name: object, known: Any) -> str:
 def _kind(value: object) -> str:
     if isinstance(value, list):
         return "a list"
-    return "a mapping" if isinstance(value, dict) else f"{value!r}"
+    return "a mapping" if isinstance(value, dict) else shown(value)

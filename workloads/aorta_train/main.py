@@ -12,13 +12,14 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from aorta_train.ending import leave, leave_with_parent
 from aorta_train.environment import installed_torch, prepare_streams, spare_the_host, switch_flight_recorder_on
 from aorta_train.job import Job, job_in
 from aorta_train.loading import load
 from aorta_train.options import Options
+from aorta_train.output import FLIGHT_RECORDER, step_lines, trace_folder
 from aorta_train.refusal import Refusal, TrainingFailed
 from aorta_train.rules import faults_in_job
 
@@ -32,6 +33,9 @@ SECONDS_TO_SAY_IT = 5.0
 def main(argv: Sequence[str]) -> int:
     """Run one rank; gives its exit code."""
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # until the steps begin nothing is lost: leave at once, without traceback
     arguments = _parse(argv)
     if arguments.list_options:
         print(importlib.import_module("aorta_train.listing").table(), end="")
@@ -63,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise Refusal(
             f"torch is not installed for {sys.executable}; install torch 2.4 or newer, or start another Python"
         )
-    output_dir = _make_output_dir(options)
+    output_dir = _make_output_dir(options, job)
     switch_flight_recorder_on(os.environ, output_dir, torch_version)
     spare_the_host(os.environ)
     for change in prepare_streams(os.environ, options):
@@ -88,8 +92,16 @@ def _say(sentence: str) -> None:
     sys.stderr.write(f"train.py: {sentence}\n")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments once a node."""
+
+    def error(self, message: str) -> NoReturn:
+        _let_the_first_rank_say_it()
+        super().error(message)
+
+
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="train.py",
         description="Train a ranking transformer on synthetic data, and write step lines and profiler traces.",
         epilog="example: torchrun --nproc_per_node 2 train.py --config config/tiny_cpu.yaml --override training.seed=7",
@@ -113,16 +125,27 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _make_output_dir(options: Options) -> Path:
-    path = Path(options.training.output_dir).expanduser()
+def _make_output_dir(options: Options, job: Job) -> Path:
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+        path = Path(options.training.output_dir).expanduser()
+    except RuntimeError:
         raise Refusal(
-            f"training.output_dir: {path} cannot be made: {error.strerror}; name a folder that this user can write"
+            f"training.output_dir: {options.training.output_dir}: no such home folder; name another"
         ) from None
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise Refusal(f"training.output_dir: {path} cannot be written by this user; name a folder that can")
+    folders = [path, path / FLIGHT_RECORDER]
+    if options.profiling.enabled:
+        folders.append(trace_folder(path, job))
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = f"cannot be made: {error.strerror}; name a folder that this user can write"
+            raise Refusal(f"training.output_dir: {folder} {why}") from None
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise Refusal(f"training.output_dir: {folder} cannot be written by this user; name a folder that can")
+    lines = step_lines(path, job)
+    if lines.is_dir():
+        raise Refusal(f"training.output_dir: {lines} is a folder, expected a file or nothing; name another folder")
     return path
 
 

@@ -12,7 +12,12 @@ from aorta_train.refusal import TrainingFailed
 
 ERRORS = (getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError), MemoryError)
 """torch has moved its error; on the CPU it raises a RuntimeError with these words."""
-WORDS = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
+WORDS = (
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
+    "Storage size calculation overflowed",
+    "numel: integer multiplication overflow",
+)
 ADVICE = "lower training.batch_size, dataset.sequence_length or the model's size, or shard it with fsdp or fsdp2"
 
 

@@ -6,6 +6,7 @@ trace over the first; a second export of one profile raises, so the second file 
 
 from __future__ import annotations
 
+import errno
 import gzip
 import logging
 import os
@@ -20,6 +21,8 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from aorta_train.job import Job
 from aorta_train.options import Options, Profiling
+from aorta_train.output import trace_folder
+from aorta_train.refusal import TrainingFailed
 from aorta_train.rules import cycle_steps
 
 log = logging.getLogger("aorta.profiler")
@@ -31,7 +34,7 @@ class Recorder:
     def __init__(self, options: Options, job: Job, kind: str, output_dir: Path) -> None:
         self._options = options.profiling
         self._cycle_steps = cycle_steps(options)
-        self._folder = output_dir / "torch_profiler" / f"rank{job.rank}"
+        self._folder = trace_folder(output_dir, job)
         self._kind = kind
         self._profile: profile | None = None
         if self._options.enabled:
@@ -48,8 +51,14 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the schedule; a cycle that is being recorded is exported as far as it came."""
-        if self._profile:
+        if not self._profile:
+            return
+        try:
             self._profile.stop()
+        except TrainingFailed as failure:
+            if error is None:
+                raise
+            log.error("%s", failure)  # what went wrong before is what ends the run
 
     def end_step(self) -> None:
         """Tell the profiler that a step is over; exports after the last step of a cycle."""
@@ -81,14 +90,23 @@ class Recorder:
         )
 
     def _export(self, finished: Any) -> None:
+        try:
+            self._write(finished)
+        except OSError as error:
+            for partial in self._folder.glob(".*.partial*"):
+                partial.unlink(missing_ok=True)
+            raise TrainingFailed(
+                f"the trace cannot be written to {self._folder}: {error.strerror}; free space, or record less"
+            ) from None
+
+    def _write(self, finished: Any) -> None:
         """Write each file under a name that no reader takes for a trace, then give it its own."""
         suffix = ".gz" if self._options.gzip else ""
         names = [name + suffix for name in self._names(finished.step_num)]
         raw = self._folder / ".trace.partial"
         finished.export_chrome_trace(str(raw))
         if not raw.is_file() or not raw.stat().st_size:
-            log.error("the profiler wrote no trace to %s; is the disk full?", self._folder)
-            return
+            raise OSError(errno.ENOSPC, "the profiler wrote none; is the disk full?")
         if self._options.gzip:
             raw = _compress(raw)
         for name in names[1:]:

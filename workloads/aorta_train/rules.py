@@ -10,6 +10,10 @@ from typing import Any
 
 from aorta_train.knob import Limits
 from aorta_train.options import Options
+from aorta_train.wording import shown
+
+MAX_NAME_BYTES = 200
+"""Leaves room for what is added to a file's name, of the 255 bytes that file systems take."""
 
 
 def faults_between_knobs(options: Options) -> list[str]:
@@ -60,6 +64,8 @@ def faults_in_job(options: Options, world_size: int, local_world_size: int) -> l
         )
     if options.profiling.enabled and wanted is None:
         faults += _schedule_faults(options, steps)
+    if options.fault_injection.kind != "none" and options.fault_injection.step > steps:
+        faults.append(f"fault_injection.step: is {options.fault_injection.step}, but the run has {steps} steps")
     if options.fault_injection.kind != "none" and options.fault_injection.rank >= world_size:
         faults.append(f"fault_injection.rank: is {options.fault_injection.rank}, but the job has {world_size} ranks")
     return faults
@@ -162,7 +168,10 @@ def _run_faults(options: Options) -> Iterator[str]:
     if PurePath(profiling.trace_filename).name != profiling.trace_filename or not profiling.trace_filename.endswith(
         ".json"
     ):
-        yield f"profiling.trace_filename: is {profiling.trace_filename!r}, expected a file name that ends with .json"
+        name = shown(profiling.trace_filename)
+        yield f"profiling.trace_filename: is {name}, expected a file name that ends with .json"
+    elif len(profiling.trace_filename.encode(errors="surrogateescape")) > MAX_NAME_BYTES:
+        yield f"profiling.trace_filename: is longer than {MAX_NAME_BYTES} bytes; shorten it"
     if profiling.enabled:
         if not (profiling.tensorboard or profiling.chrome_trace):
             yield "profiling.enabled: is true, but tensorboard and chrome_trace are false: no trace would be written"

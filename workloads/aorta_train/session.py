@@ -63,19 +63,20 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
         )
     work = Work(flops_per_token(options.model, options.dataset.sequence_length), peak)
     with StepLog(output_dir, job, work) as step_log:
-        loop = Loop(
-            options=options,
-            job=job,
-            device=device,
-            num_steps=num_steps(options, job.world_size),
-            data=step_data(options, job, on_gpu=kind != "cpu"),
-            steps=Steps(options, job, device, parallel, timer),
-            recorder=Recorder(options, job, kind, output_dir),
-            step_log=step_log,
-            work=work,
-            agreement=agreement,
-            signals=StopSignals(options.training.stop_grace_seconds, job.rank),
-        )
+        with memory_needed("while the data was made", job.rank, device):
+            loop = Loop(
+                options=options,
+                job=job,
+                device=device,
+                num_steps=num_steps(options, job.world_size),
+                data=step_data(options, job, on_gpu=kind != "cpu"),
+                steps=Steps(options, job, device, parallel, timer),
+                recorder=Recorder(options, job, kind, output_dir),
+                step_log=step_log,
+                work=work,
+                agreement=agreement,
+                signals=StopSignals(options.training.stop_grace_seconds, job.rank),
+            )
         end = {"exit": "failed", "weights_checksum": None}
         try:
             with ExitStack() as around:

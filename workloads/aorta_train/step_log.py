@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +14,9 @@ from typing import Any
 
 from aorta_train.job import Job
 from aorta_train.meter import Reading
+from aorta_train.output import step_lines
 from aorta_train.peak import Peak
+from aorta_train.refusal import TrainingFailed
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class StepLog:
     def __init__(self, output_dir: Path, job: Job, work: Work) -> None:
         self._job = job
         self._work = work
-        self._file = (output_dir / f"rank_{job.rank:02d}_metrics.jsonl").open("w", encoding="utf-8", buffering=1)
+        self._path = step_lines(output_dir, job)
+        with _written(self._path):
+            self._file = self._path.open("w", encoding="utf-8", buffering=1)
 
     def __enter__(self) -> StepLog:  # noqa: PYI034  (Self needs Python 3.11)
         """Begin."""
@@ -48,8 +54,9 @@ class StepLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; what could not be written has been told."""
+        with suppress(OSError):
+            self._file.close()
 
     def write_step(self, reading: Reading, memory_peak_bytes: int) -> None:
         """Write one step; counts and rates are this rank's."""
@@ -82,7 +89,8 @@ class StepLog:
         self._write({"final": True, "rank": self._job.rank, "world_size": self._job.world_size, **end})
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        with _written(self._path):
+            self._file.write(json.dumps(line, allow_nan=False) + "\n")
 
 
 def beat(reading: Reading, job: Job, max_steps: int, work: Work) -> None:
@@ -102,8 +110,24 @@ def beat(reading: Reading, job: Job, max_steps: int, work: Work) -> None:
         "model_tflops_per_s": work.tflops_per_s(facts.tokens * job.world_size, seconds),
         "utilization": work.utilization(facts.tokens, seconds),
     }
-    sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
-    sys.stdout.flush()
+    if sys.stdout is None:  # closed by whoever started this rank
+        return
+    with _written("the heartbeat on stdout"):
+        sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
+        sys.stdout.flush()
+
+
+@contextmanager
+def _written(what: object) -> Iterator[None]:
+    """Turn an error of writing into one sentence.
+
+    Raises:
+        TrainingFailed: something could not be written inside.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise TrainingFailed(f"{what} cannot be written: {error.strerror}; free space, or write elsewhere") from None
 
 
 def _finite(value: float | None) -> float | None:

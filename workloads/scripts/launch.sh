@@ -30,7 +30,11 @@ require_config() {
 require_ranks() {
     local nproc=$1 seen=$2 advice=$3
     if ! [[ $nproc =~ ^[1-9][0-9]{0,3}$ ]]; then
-        echo "${0##*/}: found '$nproc' $seen, expected at least one; $advice, or set NPROC" >&2
+        if [[ -n ${NPROC:-} ]]; then
+            echo "${0##*/}: NPROC is '$NPROC', expected a number of ranks from 1 to 9999" >&2
+        else
+            echo "${0##*/}: found '$nproc' $seen, expected at least one; $advice, or set NPROC" >&2
+        fi
         exit 2
     fi
 }
