@@ -85,7 +85,7 @@ def test_wrong_override_is_told_in_the_trainers_own_sentence(rig: Any) -> None:
 
     reason = rig.reason("test_run_benchmark")
     assert reason.startswith("could not measure: ")
-    assert "the trainer refuses its configuration: train.py: config/tiny_cpu.yaml: training.max_step" in reason
+    assert "the trainer refuses its configuration: train.py: --override training.max_step: unknown knob" in reason
     assert "did you mean max_steps" in reason
     assert json.loads((rig.folder / "verdict.json").read_text("utf-8"))["fault"] == "config"
 
