@@ -18,6 +18,7 @@ from pytest_aorta.trace.waiting import Waits
 Kind = Literal["host", "device", "compute", "copy", "unknown"]
 
 EXPLAINED_RATIO = 0.8
+SEEN_RATIO = 0.5
 
 WHAT_TO_DO: Mapping[Kind, str] = {
     "host": "on its host look for a slow data loader, other processes, unpinned CPU cores and a low CPU clock; if the "
@@ -65,7 +66,8 @@ def kind_of_lateness(late: int, charges: Charges, waits: Sequence[Waits], ranks:
 
     Each stretch of collectives in which it was the last is looked at as a whole, from the end of the collective before
     it (where all ranks of the group stood at the same point) to the start of the last one with a charge. A component
-    explains what the rank spent more there than the median of the others, at most the stretch's charge.
+    explains what the rank spent more there than the median of the others, at most the stretch's charge. Nothing is seen
+    before the first collective of a window: where that has most of the charge, no cause is named.
     """
     charged_ns = 0.0
     explained_ns: dict[Kind, float] = {"host": 0.0, "device": 0.0, "compute": 0.0, "copy": 0.0}
@@ -76,7 +78,8 @@ def kind_of_lateness(late: int, charges: Charges, waits: Sequence[Waits], ranks:
         for kind, extra_ns in _extras(late, waits[stretch.group].matched, ranks, stretch, slow_ratio):
             explained_ns[kind] += min(max(0.0, extra_ns), stretch.charged_ns)
     kind = max(explained_ns, key=lambda name: explained_ns[name])
-    return kind if charged_ns and explained_ns[kind] >= EXPLAINED_RATIO * charged_ns else "unknown"
+    is_seen = charged_ns and charged_ns >= SEEN_RATIO * sum(charges.own.values())
+    return kind if is_seen and explained_ns[kind] >= EXPLAINED_RATIO * charged_ns else "unknown"
 
 
 def _stretches(late: int, charges: Charges, waits: Sequence[Waits]) -> Iterator[_Stretch]:

@@ -177,6 +177,12 @@ def test_per_step_is_of_the_steps_that_are_marked(num_kept: int, ranks_without: 
     assert len(found.ranks[1].caused_delay_ms_by_step) == num_kept
 
 
+def test_no_cause_is_named_for_a_delay_that_came_before_the_first_collective() -> None:
+    found = once_a_step(2, Planted(1, "host", 3.0, in_group=0), num_steps=1)
+    assert found.largest_candidate is not None
+    assert (found.largest_candidate.rank, found.largest_candidate.kind) == (1, "unknown")
+
+
 def test_two_steps_are_too_few_to_call_a_delay_the_same_each_time() -> None:
     found = once_a_step(2, Planted(1, "host", 1.2, in_group=0), num_steps=2, jitter_ratio=0.05)
     assert found.straggler is None

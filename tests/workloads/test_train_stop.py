@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -142,11 +143,44 @@ def test_a_rank_that_starts_after_its_launcher_went_leaves(
 ) -> None:
     rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    adopting = ["sh", "-c", '"$@" & exec sleep 120', "sh", *train_command, *arguments(tiny_config)]
-    with running(adopting, tmp_path, {**rank_environment, **rank, **address}) as process:
-        while not (tmp_path / "stderr").read_text():
-            assert process.poll() is None
+    going = ["sh", "-c", '"$@" & echo $!', "sh", *train_command, *arguments(tiny_config)]
+    with (tmp_path / "stderr").open("w") as errors:
+        started = subprocess.run(
+            going, cwd=tmp_path, env={**rank_environment, **rank, **address}, stdout=subprocess.PIPE, stderr=errors,
+            text=True, timeout=60, check=True,
+        )  # fmt: skip
+    pid = int(started.stdout.splitlines()[0])
+    if orphans_have_a_python_program_above_them():
+        kill(pid)
+        pytest.skip("orphans are adopted by a Python program here, which could be a launcher")
+    assert vanishes(pid)
     assert (tmp_path / "stderr").read_text() == "train.py: the launcher of this rank is gone; leaving\n"
+
+
+def orphans_have_a_python_program_above_them() -> bool:
+    started = subprocess.run(["sh", "-c", "sleep 30 >&- & echo $!"], stdout=subprocess.PIPE, text=True, check=True)
+    orphan = pid = int(started.stdout)
+    commands = []
+    while pid := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]):
+        commands.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+    kill(orphan)
+    return any(b"python" in command or b"torch" in command for command in commands)
+
+
+def test_a_script_may_stand_between_a_rank_and_its_launcher(
+    torchrun_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tree: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "bind.sh"
+    script.write_text('"$@"\nexit $?\n')
+    rank = ["bash", str(script), sys.executable, str(tree / "train.py"), *arguments(tiny_config)]
+    with running([*torchrun_command, "2", "--no-python", *rank], tmp_path, rank_environment) as process:
+        wait_for_step(process, 3)
+        scripts = children_of(process.pid)
+        ranks = [child for pid in scripts for child in children_of(pid)]
+        assert len(ranks) == 2
+        kill(process.pid)
+        for pid in ranks:
+            assert vanishes(pid)
 
 
 def test_a_hanging_rank_shows_its_stacks_and_leaves_when_told_to_stop(

@@ -12,12 +12,14 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-PARENT_POLL_SECONDS = 1.0
+LAUNCHER_POLL_SECONDS = 1.0
+SHELLS = frozenset((b"sh", b"bash", b"dash", b"ash", b"zsh", b"ksh", b"busybox", b"fish", b"csh", b"tcsh"))
 
 
 def leave(exit_code: int) -> NoReturn:
@@ -26,7 +28,7 @@ def leave(exit_code: int) -> NoReturn:
         child.kill()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, AttributeError):  # a pipe that nobody reads, or no stream at all
+        with suppress(OSError):  # a pipe that nobody reads
             stream.flush()
     os._exit(exit_code)
 
@@ -57,29 +59,51 @@ def leave_on_error() -> None:
     sys.excepthook = say_and_leave
 
 
-def leave_with_parent() -> None:
+def leave_with_launcher() -> None:
     """From now on this process ends when the launcher that started it is gone, however it went.
 
     torchrun starts each rank in a session of its own, so killing torchrun's process group would leave the ranks behind.
+    A script that binds the rank to its cores may stand between the two.
     """
-    parent = os.getppid()
-    if "TORCHELASTIC_RUN_ID" in os.environ and not _may_be_torchrun(parent):
+    commands = {pid: _command(pid) for pid in _ancestors()}
+    if "TORCHELASTIC_RUN_ID" in os.environ and not any(map(_may_be_torchrun, commands.values())):
         _leave_orphaned()  # it went while this interpreter started
-    threading.Thread(target=_watch_parent, args=(parent,), name="parent-watch", daemon=True).start()
+    launcher = next((pid for pid, command in commands.items() if not _is_shell(command)), os.getppid())
+    threading.Thread(target=_watch, args=(launcher,), name="launcher-watch", daemon=True).start()
 
 
-def _may_be_torchrun(pid: int) -> bool:
-    """Tell torchrun, a Python program however it was started, from a process that only adopts orphans."""
+def _ancestors() -> Iterator[int]:
+    """Give the parent, its parent and so on, as far as they can be seen."""
+    pid = os.getppid()
+    while pid > 0:
+        yield pid
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError):
+            return
+
+
+def _command(pid: int) -> list[bytes] | None:
+    """Give the command line of a process, None where it may not be seen."""
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
-        return True
-    return b"python" in command or b"torch" in command
+        return None
 
 
-def _watch_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(PARENT_POLL_SECONDS)
+def _may_be_torchrun(command: list[bytes] | None) -> bool:
+    """Tell torchrun, a Python program however it was started, from what only adopts orphans."""
+    return command is None or any(b"python" in word or b"torch" in word for word in command)
+
+
+def _is_shell(command: list[bytes] | None) -> bool:
+    """Tell a shell, which runs a script for a launcher, from a launcher."""
+    return command is not None and command[0].rpartition(b"/")[2].lstrip(b"-") in SHELLS
+
+
+def _watch(launcher: int) -> None:
+    while launcher in _ancestors():
+        time.sleep(LAUNCHER_POLL_SECONDS)
     _leave_orphaned()
 
 

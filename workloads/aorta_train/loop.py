@@ -146,9 +146,9 @@ class Loop:
     def _step(self, meter: Meter, global_step: int) -> None:
         timer = self.steps.timer
         timer.begin_step()
-        with timer.phase("data"):
-            data = next(self.data)
         with memory_needed(f"in step {global_step}", self.job.rank, self.device):
+            with timer.phase("data"):
+                data = next(self.data)
             loss, norm, rate = self.steps.take(data, global_step)
         recording = timer.end_step()
         num_samples = sum(len(batch["target"]) for batch in data.batches)

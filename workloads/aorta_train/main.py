@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from aorta_train.ending import leave, leave_with_parent
+from aorta_train.ending import leave, leave_with_launcher
 from aorta_train.environment import installed_torch, prepare_streams, spare_the_host, switch_flight_recorder_on
 from aorta_train.job import Job, job_in
 from aorta_train.loading import load
@@ -32,6 +32,9 @@ SECONDS_TO_SAY_IT = 5.0
 
 def main(argv: Sequence[str]) -> int:
     """Run one rank; gives its exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started this rank
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
     signal.signal(
         signal.SIGINT, signal.SIG_DFL
@@ -61,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise Refusal(faults)
     _log_to_stderr(options, job)
     if job.launched:
-        leave_with_parent()
+        leave_with_launcher()
     torch_version = installed_torch()
     if torch_version is None:
         raise Refusal(

@@ -114,7 +114,7 @@ class Model:
     """Width of the transformer; a multiple of `num_heads`."""
     num_heads: int = knob(8, at_least=1)
     """Attention heads."""
-    num_layers: int = knob(6, at_least=1)
+    num_layers: int = knob(6, at_least=1, at_most=10_000)
     """Transformer layers; each is compiled by itself, and `fsdp.layers_per_unit` of them are sharded as one."""
     dropout: float = knob(0.1, at_least=0, below=1)
     """Share of activations dropped in training."""

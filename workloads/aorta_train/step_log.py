@@ -110,8 +110,6 @@ def beat(reading: Reading, job: Job, max_steps: int, work: Work) -> None:
         "model_tflops_per_s": work.tflops_per_s(facts.tokens * job.world_size, seconds),
         "utilization": work.utilization(facts.tokens, seconds),
     }
-    if sys.stdout is None:  # closed by whoever started this rank
-        return
     with _written("the heartbeat on stdout"):
         sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
         sys.stdout.flush()
