@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -190,7 +191,7 @@ def test_a_hanging_rank_shows_its_stacks_and_leaves_when_told_to_stop(
     command = [*train_command, *arguments(tiny_config, *hang)]
     with running(command, tmp_path, rank_environment) as process:
         wait_for_step(process, 2)
-        wait_until_asleep(process.pid, tmp_path)
+        wait_until_asleep(process, tmp_path)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
         assert process.returncode == 143
@@ -198,11 +199,12 @@ def test_a_hanging_rank_shows_its_stacks_and_leaves_when_told_to_stop(
     assert "rank 0: the step did not end within 0.2 s after SIGTERM; stacks follow\n" in errors
 
 
-def wait_until_asleep(pid: int, folder: Path) -> None:
-    """Ask for stacks until they show the place where the rank hangs."""
+def wait_until_asleep(process: subprocess.Popen[str], folder: Path) -> None:
+    """Ask for stacks, not too often, until they show the place where the rank hangs."""
     while "_hang_on_purpose" not in (folder / "stderr").read_text():
-        os.kill(pid, signal.SIGUSR1)
-        assert Path(f"/proc/{pid}").exists()
+        assert process.poll() is None
+        time.sleep(0.5)
+        process.send_signal(signal.SIGUSR1)
 
 
 def test_a_rank_outlives_no_launcher(
