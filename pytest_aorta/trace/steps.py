@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_aorta.trace.links import NONE
 from pytest_aorta.trace.timeline import Timeline
 
-OUTSIDE = -1
 _MAX_NUMBER = 1 << 62
 
 Steps = Mapping[int, tuple[int, int]]  # number of a ProfilerStep: its start and end on the CPU, in ns
@@ -27,14 +27,14 @@ def gpu_step_times_ns(timeline: Timeline, steps: Steps) -> tuple[int, ...]:
 
 
 def step_of_launches(launch_start_ns: NDArray[np.int64], steps: Steps) -> NDArray[np.int64]:
-    """Give the number of the step in whose range each launch call began, OUTSIDE where it is none's, (E,) int64."""
+    """Give the number of the step in whose range each launch call began, NONE where it is no step's, (E,) int64."""
     known = sorted((start, end, number) for number, (start, end) in steps.items() if 0 <= number < _MAX_NUMBER)
     if not known or not launch_start_ns.size:
-        return np.full(launch_start_ns.size, OUTSIDE, np.int64)
+        return np.full(launch_start_ns.size, NONE, np.int64)
     starts, ends, numbers = (np.array(values, np.int64) for values in zip(*known, strict=True))
     place = np.maximum(np.searchsorted(starts, launch_start_ns, side="right") - 1, 0)
     inside = (launch_start_ns >= starts[place]) & (launch_start_ns < ends[place])
-    return np.where(inside, numbers[place], OUTSIDE)
+    return np.where(inside, numbers[place], NONE)
 
 
 def cpu_step_times_ns(steps: Steps) -> tuple[int, ...]:

@@ -36,9 +36,8 @@ def main(argv: Sequence[str]) -> int:
         if getattr(sys, name) is None:  # closed by whoever started this rank
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
-    signal.signal(
-        signal.SIGINT, signal.SIG_DFL
-    )  # until the steps begin nothing is lost: leave at once, without traceback
+    # Until the steps begin nothing is lost: an interrupt ends the rank at once, without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     arguments = _parse(argv)
     if arguments.list_options:
         print(importlib.import_module("aorta_train.listing").table(), end="")

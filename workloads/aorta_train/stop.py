@@ -6,7 +6,6 @@ import faulthandler
 import os
 import signal
 import sys
-import tempfile
 import threading
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -68,11 +67,13 @@ class StopSignals:
             return
         name = signal.Signals(number).name
         said = f"rank {self._rank}: the step did not end within {self._grace_seconds:g} s after {name}; stacks follow\n"
-        with tempfile.TemporaryFile() as stacks:
-            faulthandler.dump_traceback(stacks, all_threads=True)
-            stacks.seek(0)
-            os.write(sys.stderr.fileno(), said.encode() + stacks.read())  # one write: the ranks share a stream
-        os._exit(128 + number)
+        try:
+            with os.fdopen(os.memfd_create("stacks"), "w+b") as stacks:  # in memory: the disk may be full
+                faulthandler.dump_traceback(stacks, all_threads=True)
+                stacks.seek(0)
+                os.write(sys.stderr.fileno(), said.encode() + stacks.read())  # one write: the ranks share a stream
+        finally:
+            os._exit(128 + number)
 
 
 @dataclass(frozen=True)
