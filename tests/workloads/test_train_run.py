@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -113,6 +114,17 @@ def test_only_what_is_severe_enough_is_logged(start_alone: Start, tiny_config: P
     assert all(ended.returncode == 0 for ended in levels.values())
     assert "step 2/2 loss" in levels["INFO"].stderr
     assert "step 2/2 loss" not in levels["WARNING"].stderr
+
+
+@pytest.mark.parametrize(("fault", "code"), [("none", 0), ("nan", 1)])
+def test_no_temporary_folder_stays(
+    start_alone: Start, tiny_config: Path, tmp_path: Path, fault: str, code: int
+) -> None:
+    overrides = ["dataloader.num_workers=2", f"fault_injection.kind={fault}", "fault_injection.step=3"]
+    with TemporaryDirectory(dir="/tmp") as place:  # the names of sockets in it may not be long
+        ended = start_alone(tmp_path, "--config", str(tiny_config), "--override", *overrides, TMPDIR=place)
+        assert ended.returncode == code, ended.stderr
+        assert list(Path(place).glob("pymp-*")) == []
 
 
 def test_over_gloo_a_rank_that_did_its_work_leaves_at_once(

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing import util
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
@@ -26,11 +28,22 @@ def leave(exit_code: int) -> NoReturn:
     """End this process and the processes that make samples for it."""
     for child in multiprocessing.active_children():
         child.kill()
+    with suppress(OSError):
+        shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # a pipe that nobody reads
             stream.flush()
     os._exit(exit_code)
+
+
+def share_temporary_folder() -> None:
+    """Make the folder that multiprocessing keeps, so that the processes that make samples take it and not one each.
+
+    To be called before they start: `leave` kills them before they could remove theirs, and removes this one.
+    """
+    with suppress(OSError):  # where there is no place for it nothing stays there either
+        util.get_temp_dir()
 
 
 def leave_gloo(exit_code: int) -> NoReturn:

@@ -17,7 +17,7 @@ from aorta_train.compiling import outcome
 from aorta_train.compute_units import cap_compute_units
 from aorta_train.data import step_data
 from aorta_train.device import BACKENDS, device_of_rank, kind_of_device, name_of_device
-from aorta_train.ending import leave_gloo, leave_on_error
+from aorta_train.ending import leave_gloo, leave_on_error, share_temporary_folder
 from aorta_train.group import close_group, open_group
 from aorta_train.interception import Interception
 from aorta_train.job import Job
@@ -63,6 +63,7 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
         )
     work = Work(flops_per_token(options.model, options.dataset.sequence_length), peak)
     with StepLog(output_dir, job, work) as step_log:
+        share_temporary_folder()
         with memory_needed("while the data was made", job.rank, device):
             loop = Loop(
                 options=options,
