@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from aorta_train.main import SECONDS_TO_SAY_IT
@@ -94,19 +96,41 @@ def test_wrong_arguments_are_told_once_under_a_launcher(start_ranks: Start, tree
         ("flight_recorder", "flight_recorder cannot be made: File exists"),
         ("torch_profiler", "torch_profiler/rank0 cannot be made: Not a directory"),
         ("rank_00_metrics.jsonl/", "rank_00_metrics.jsonl is a folder, expected a file or nothing"),
+        ("rank_00_metrics.jsonl|", "rank_00_metrics.jsonl is a pipe, expected a file or nothing"),
     ],
 )
 def test_an_output_folder_that_cannot_hold_the_output_is_refused(
     start_alone: Start, tiny_config: Path, tmp_path: Path, made: str, sentence: str
 ) -> None:
-    place = tmp_path / "out" / made
+    place = tmp_path / "out" / made.rstrip("/|")
     place.parent.mkdir(parents=True)
-    place.mkdir() if made.endswith("/") else place.touch()
+    make = {"/": os.mkdir, "|": os.mkfifo}.get(made[-1], Path.touch)
+    make(place)
     ended = start_alone(tmp_path, "--config", str(tiny_config), "--override", "training.output_dir=out")
     assert ended.returncode == 2
     assert ended.stderr.startswith("train.py: training.output_dir: ")
     assert sentence in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("num_bytes", [75, 76])
+def test_a_temporary_folder_too_long_for_sockets_is_refused(
+    start_alone: Start, tiny_config: Path, tmp_path: Path, num_bytes: int
+) -> None:
+    short = ["training.max_steps=2", "profiling.enabled=false"]
+    with TemporaryDirectory(dir="/tmp") as base:
+        folder = Path(base) / ("x" * (num_bytes - len(base) - 1))
+        folder.mkdir()
+        arguments = ["--config", str(tiny_config), "--override", *short]
+        ended = start_alone(tmp_path, *arguments, "dataloader.num_workers=1", TMPDIR=str(folder))
+        without = start_alone(tmp_path, *arguments, "dataloader.num_workers=0", TMPDIR=str(folder))
+    assert without.returncode == 0, without.stderr
+    if num_bytes == 75:
+        assert ended.returncode == 0, ended.stderr
+    else:
+        assert ended.returncode == 2
+        assert "has 76 bytes; the processes that make samples put sockets there, expected at most 75" in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
 
 
 def test_a_home_that_is_not_there_is_refused(start_alone: Start, tiny_config: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ log = logging.getLogger("aorta")
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
 SECONDS_TO_SAY_IT = 5.0
+MAX_SOCKET_FOLDER_BYTES = 75
+"""Of the 107 of a UNIX socket's address; multiprocessing adds `/pymp-` and `/listener-`, each with 8 random letters."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -70,6 +73,8 @@ def _run(arguments: argparse.Namespace) -> int:
             f"torch is not installed for {sys.executable}; install torch 2.4 or newer, or start another Python"
         )
     output_dir = _make_output_dir(options, job)
+    if options.dataloader.num_workers:
+        _check_temporary_folder()
     switch_flight_recorder_on(os.environ, output_dir, torch_version)
     spare_the_host(os.environ)
     for change in prepare_streams(os.environ, options):
@@ -146,9 +151,23 @@ def _make_output_dir(options: Options, job: Job) -> Path:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise Refusal(f"training.output_dir: {folder} cannot be written by this user; name a folder that can")
     lines = step_lines(path, job)
-    if lines.is_dir():
-        raise Refusal(f"training.output_dir: {lines} is a folder, expected a file or nothing; name another folder")
+    if lines.is_dir() or lines.is_fifo():
+        kind = "a folder" if lines.is_dir() else "a pipe"
+        raise Refusal(f"training.output_dir: {lines} is {kind}, expected a file or nothing; name another folder")
     return path
+
+
+def _check_temporary_folder() -> None:
+    """Refuse a temporary folder in which the processes that make samples could not reach their rank: it would wait."""
+    remedy = "set TMPDIR to another folder, or dataloader.num_workers=0"
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise Refusal(f"TMPDIR: {error.strerror}; the processes that make samples need one; {remedy}") from None
+    size = len(os.fsencode(folder))
+    if size > MAX_SOCKET_FOLDER_BYTES:
+        most = f"the processes that make samples put sockets there, expected at most {MAX_SOCKET_FOLDER_BYTES}"
+        raise Refusal(f"TMPDIR: the path of the temporary folder, {folder}, has {size} bytes; {most}; {remedy}")
 
 
 def _log_to_stderr(options: Options, job: Job) -> None:
