@@ -133,8 +133,9 @@ def test_a_fault_names_the_file_or_the_override_that_it_came_from(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("c.yaml", b"", "is empty"),
-        ("c.json", b" \n", "is empty"),
+        ("c.yaml", b"", "holds no option"),
+        ("c.yaml", b"# training:\n", "holds no option"),
+        ("c.json", b" \n", "holds no option"),
         ("c.yaml", b'training: {output_dir: "a\\0b"}', "holds a zero character"),
         ("c.yaml", b"a: [", "cannot be parsed"),
         ("c.yaml", b"\xff\xfe", "is not UTF-8 text"),

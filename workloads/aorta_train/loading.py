@@ -59,11 +59,7 @@ def read_document(path: Path) -> dict[str, dict[str, Any]]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        if not text.strip():
-            raise Refusal(
-                f"{path}: is empty; --config names a YAML or JSON file of options, such as {{}} for the defaults"
-            )
-        value = read_json(text) if path.suffix == ".json" else read_yaml(text)
+        value = read_json(text) if path.suffix == ".json" and text.strip() else read_yaml(text)
     except OSError as error:
         raise Refusal(f"{path}: cannot be read: {error.strerror}; --config names a YAML or JSON file") from None
     except UnicodeDecodeError:
@@ -73,7 +69,9 @@ def read_document(path: Path) -> dict[str, dict[str, Any]]:
     except RecursionError:
         raise Refusal(f"{path}: is nested too deeply") from None
     if value is None:
-        return {}
+        raise Refusal(
+            f"{path}: holds no option; --config names a YAML or JSON file of options, such as {{}} for the defaults"
+        )
     if not isinstance(value, dict):
         raise Refusal(f"{path}: is {_kind(value)}, expected a mapping of sections")
     document = {name: {} if section is None else section for name, section in value.items()}
