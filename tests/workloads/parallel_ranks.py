@@ -11,6 +11,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -311,7 +312,7 @@ def measure_overflow(job: Job) -> dict[str, Any]:
 
 
 def measure_agreement(job: Job) -> dict[str, Any]:
-    agreement = Agreement(job)
+    agreement = Agreement(job, timedelta(seconds=60))
     first = agreement.answer()
     seen = {"first": [first.signal, first.failed_rank]}
     for name, signal_number, failed in (

@@ -92,7 +92,8 @@ def test_a_run_is_really_started(tree: Path, tiny_config: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("visible", "count"), [("0,-1,1", "1"), ("-1", None), ("NoDevFiles", None), ("GPU-12ab-34cd,GPU-56ef-78ab", "2")]
+    ("visible", "count"),
+    [("0,-1,1", "1"), ("-1", None), ("", None), ("NoDevFiles", None), ("GPU-12ab-34cd,GPU-56ef-78ab", "2")],
 )
 def test_devices_that_are_named_but_not_seen_do_not_count(
     tree: Path, tmp_path: Path, visible: str, count: str | None

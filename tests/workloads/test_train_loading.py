@@ -61,8 +61,9 @@ def test_a_choice_is_found_whatever_its_case(empty: Path) -> None:
 
 
 def test_options_of_a_mapping_are_reached_by_longer_names(empty: Path) -> None:
-    options = load(empty, ["compile.enabled=true", "compile.options.max_autotune=true"])
-    assert options.compile.options == {"max_autotune": True}
+    longer = ["compile.options.max_autotune=true", "compile.options.triton.cudagraphs=false"]
+    options = load(empty, ["compile.enabled=true", *longer])
+    assert options.compile.options == {"max_autotune": True, "triton.cudagraphs": False}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_a_wrong_override_is_named(empty: Path, override: str, sentence: str) ->
 def test_a_path_through_a_value_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("training:\n  batch_size: 4\n")
-    assert "batch_size is 4 and has nothing below it" in faults_of(path, "training.batch_size.x=3")
+    assert "training.batch_size is 4 and has nothing below it" in faults_of(path, "training.batch_size.x=3")
 
 
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:

@@ -174,6 +174,28 @@ def test_lines_that_cannot_be_written_end_the_run_with_a_sentence(
     assert f"{what} cannot be written: No space left on device" in ended.stderr
 
 
+def test_what_went_wrong_first_is_told_although_the_last_line_cannot_be_written(
+    start_alone: Start, tiny_config: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/rank_00_metrics.jsonl").symlink_to("/dev/full")
+    overrides = ["training.output_dir=out", "profiling.enabled=false", "fault_injection.kind=raise"]
+    ended = start_alone(tmp_path, "--config", str(tiny_config), "--override", *overrides)
+    assert ended.returncode == 1
+    assert "rank_00_metrics.jsonl cannot be written: No space left on device" in ended.stderr
+    assert "Error: fault_injection" in ended.stderr
+
+
+def test_a_torch_that_is_too_old_is_refused(start_alone: Start, tiny_config: Path, tmp_path: Path) -> None:
+    about = tmp_path / "torch-2.3.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.3.1\n")
+    ended = start_alone(tmp_path, "--config", str(tiny_config), PYTHONPATH=str(tmp_path))
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("train.py: torch 2.3.1 is installed for ")
+    assert ended.stderr.endswith(", expected 2.4 or newer\n")
+
+
 def test_a_trace_that_cannot_be_written_fails_the_run(
     train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
 ) -> None:

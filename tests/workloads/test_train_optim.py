@@ -79,3 +79,8 @@ def test_the_checksum_sees_one_bit_one_place_and_one_name() -> None:
     assert len(set(seen)) == len(seen)
     assert checksum_of_weights([("a", weights.clone())]) == seen[0]
     assert all(len(text) == 16 for text in seen)
+
+
+def test_the_checksum_does_not_depend_on_the_order_in_which_a_mode_gives_its_weights() -> None:
+    weights = {name: torch.randn(3) for name in ("a", "b", "c")}
+    assert checksum_of_weights(weights.items()) == checksum_of_weights(reversed(list(weights.items())))

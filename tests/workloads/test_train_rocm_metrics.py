@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 
 def test_what_the_tool_says_is_a_sample(tool: Callable[[str], None]) -> None:
     tool('echo "{\\"card0\\": {}}"; echo careful >&2; exit 3')
-    sample = take_sample(30)
+    sample = take_sample(30, threading.Event())
     assert sample["rocm_smi_exit_code"] == 3
     assert json.loads(sample["rocm_smi_output"]) == {"card0": {}}
     assert sample["rocm_smi_stderr"] == "careful\n"
@@ -39,22 +40,24 @@ def test_what_the_tool_says_is_a_sample(tool: Callable[[str], None]) -> None:
 
 def test_the_newer_tool_is_asked_where_the_older_is_missing(tool: Callable[..., None]) -> None:
     tool("echo newer $1", name="amd-smi")
-    assert take_sample(30)["rocm_smi_output"] == "newer metric\n"
+    assert take_sample(30, threading.Event())["rocm_smi_output"] == "newer metric\n"
 
 
 def test_a_tool_that_hangs_is_written_down(tool: Callable[[str], None]) -> None:
     tool("exec /bin/sleep 600")
-    assert take_sample(0.2)["rocm_smi_error"] == "rocm-smi did not answer within 0.2 s"
+    assert take_sample(0.2, threading.Event())["rocm_smi_error"] == "rocm-smi did not answer within 0.2 s"
 
 
 def test_a_missing_tool_is_written_down(tool: Callable[[str], None]) -> None:
-    assert take_sample(30)["rocm_smi_error"] == "neither rocm-smi nor amd-smi is on PATH"
+    assert take_sample(30, threading.Event())["rocm_smi_error"] == "neither rocm-smi nor amd-smi is on PATH"
 
 
 def test_a_tool_that_cannot_run_is_written_down(tool: Callable[[str], None], tmp_path: Path) -> None:
     tool("")
     (tmp_path / "bin" / "rocm-smi").write_text("#!/nowhere/at/all\n")
-    assert take_sample(30)["rocm_smi_error"] == "rocm-smi cannot be started: No such file or directory"
+    assert (
+        take_sample(30, threading.Event())["rocm_smi_error"] == "rocm-smi cannot be started: No such file or directory"
+    )
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:
@@ -78,7 +81,15 @@ def test_a_short_run_has_one_sample(tool: Callable[[str], None], tmp_path: Path)
     file = tmp_path / "rocm_metrics_00.jsonl"
     with sampling(file, interval_s=3600):
         pass
-    assert len(lines_of(file)) == 1
+    assert [line["rocm_smi_output"] for line in lines_of(file)] == ["seen\n"]
+
+
+def test_a_tool_that_hangs_does_not_hold_up_the_end(tool: Callable[[str], None], tmp_path: Path) -> None:
+    tool("exec /bin/sleep 600")
+    file = tmp_path / "rocm_metrics_00.jsonl"
+    with sampling(file, timeout_s=600):
+        pass
+    assert [line["rocm_smi_error"] for line in lines_of(file)] == ["rocm-smi had not answered when the training ended"]
 
 
 @pytest.mark.torch

@@ -40,6 +40,10 @@ def empty(tmp_path: Path) -> Path:
         (["profiling.enabled=true", "profiling.chrome_trace=false"], "no trace would be written"),
         (["profiling.trace_filename=../x.json"], "expected a file name that ends with .json"),
         (["profiling.trace_filename=x.txt"], "expected a file name that ends with .json"),
+        (
+            ["distributed.mode=ddp", "distributed.static_graph=true", "training.gradient_accumulation=2"],
+            "distributed.static_graph: is true, but DDP cannot hold the gradients of a batch back then",
+        ),
         (["optimizer.name=shampoo"], "optimizer.name: shampoo"),
         (
             ["tuning.gemm_chunks=9", "training.batch_size=2", "dataset.sequence_length=4"],
@@ -122,6 +126,7 @@ def test_hybrid_sharding_needs_nodes_and_ranks_on_them(empty: Path) -> None:
     overrides = ["fsdp.sharding_strategy=hybrid_shard"]
     assert "needs two nodes or more" in job_faults(empty, overrides, 4, 4)[0]
     assert "needs two ranks or more on a node" in job_faults(empty, overrides, 4, 1)[0]
+    assert "3 ranks are no multiple of the 2 here" in job_faults(empty, overrides, 3, 2)[0]
     assert job_faults(empty, overrides, 4, 2) == []
 
 

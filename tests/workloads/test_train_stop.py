@@ -21,6 +21,22 @@ pytest.importorskip("torch", reason="the workload needs torch")
 pytestmark = pytest.mark.torch
 
 Start = Callable[..., subprocess.CompletedProcess[str]]
+SLOW = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from aorta_train.loop import Steps
+from aorta_train.main import main
+
+take = Steps.take
+
+def take_a_second(self, *given):
+    time.sleep(1)
+    return take(self, *given)
+
+Steps.take = take_a_second
+sys.exit(main(sys.argv[2:]))
+"""
+"""The trainer with steps of a second."""
 ENDLESS = ["profiling.enabled=false", "training.max_steps=1000000", "training.output_dir=out", "distributed.mode=ddp"]
 
 
@@ -114,6 +130,20 @@ def test_sigterm_finishes_the_step_and_exits_143(
     assert steps[-1]["steps"] == steps[-2]["global_step"]
 
 
+def test_the_grace_is_one_of_each_step_and_not_of_all_that_is_left(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    slow = [train_command[0], str(tmp_path / "slow.py"), str(Path(train_command[1]).parent)]
+    command = [*slow, *arguments(tiny_config, "training.stop_grace_seconds=1.5")]
+    with running(command, tmp_path, rank_environment) as process:
+        wait_for_step(process, 2)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert last_lines(tmp_path, 1)[0]["exit"] == "terminated"
+
+
 def test_a_stop_within_a_cycle_writes_the_trace_as_far_as_it_came(
     train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
 ) -> None:
@@ -168,12 +198,25 @@ def orphans_have_a_python_program_above_them() -> bool:
     return any(b"python" in command or b"torch" in command for command in commands)
 
 
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("bash", '"$@"\nexit $?\n'),
+        (sys.executable, "import subprocess, sys\nsys.exit(subprocess.call(sys.argv[1:]))\n"),
+    ],
+)
 def test_a_script_may_stand_between_a_rank_and_its_launcher(
-    torchrun_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tree: Path, tmp_path: Path
+    torchrun_command: list[str],
+    rank_environment: dict[str, str],
+    tiny_config: Path,
+    tree: Path,
+    tmp_path: Path,
+    program: str,
+    text: str,
 ) -> None:
-    script = tmp_path / "bind.sh"
-    script.write_text('"$@"\nexit $?\n')
-    rank = ["bash", str(script), sys.executable, str(tree / "train.py"), *arguments(tiny_config)]
+    script = tmp_path / "bind"
+    script.write_text(text)
+    rank = [program, str(script), sys.executable, str(tree / "train.py"), *arguments(tiny_config)]
     with running([*torchrun_command, "2", "--no-python", *rank], tmp_path, rank_environment) as process:
         wait_for_step(process, 3)
         scripts = children_of(process.pid)
@@ -196,7 +239,7 @@ def test_a_hanging_rank_shows_its_stacks_and_leaves_when_told_to_stop(
         process.communicate(timeout=60)
         assert process.returncode == 143
     errors = (tmp_path / "stderr").read_text()
-    assert "rank 0: the step did not end within 0.2 s after SIGTERM; stacks follow\n" in errors
+    assert "rank 0: no step ended and no trace was written for 0.2 s after SIGTERM; stacks follow\n" in errors
 
 
 def wait_until_asleep(process: subprocess.Popen[str], folder: Path) -> None:
@@ -221,6 +264,26 @@ def test_a_rank_outlives_no_launcher(
         process.stdout.read()
         assert vanishes(child)
     assert "the launcher of this rank is gone; leaving" in (tmp_path / "stderr").read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a process that cannot see its parent")
+def test_a_rank_that_cannot_see_its_launcher_trains(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    launched = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "x"}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    alone = ["unshare", "--pid", "--fork", "--mount-proc", *train_command]
+    short = ["profiling.enabled=false", "training.max_steps=2"]
+    ended = subprocess.run(
+        [*alone, "--config", str(tiny_config), "--override", *short],
+        cwd=tmp_path,
+        env={**rank_environment, **launched, **address},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_rank_that_raises_ends_the_job_with_its_traceback(

@@ -13,10 +13,8 @@ CHUNK = 1 << 24
 
 def checksum_of_weights(parameters: Iterable[tuple[str, Tensor]]) -> str:
     """Give 16 hexadecimal digits over names, shapes and exact bits."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name, tensor in parameters:
-        digest.update(f"{name}{tuple(tensor.shape)}={_sum_of_bits(tensor)};".encode())
-    return digest.hexdigest()
+    said = sorted(f"{name}{tuple(tensor.shape)}={_sum_of_bits(tensor)};" for name, tensor in parameters)
+    return hashlib.blake2b("".join(said).encode(), digest_size=8).hexdigest()
 
 
 def _sum_of_bits(tensor: Tensor) -> int:

@@ -6,6 +6,7 @@ come. After success gloo's own threads are in the way, see `leave_gloo`.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import multiprocessing
 import os
@@ -21,7 +22,6 @@ from types import TracebackType
 from typing import NoReturn
 
 LAUNCHER_POLL_SECONDS = 1.0
-SHELLS = frozenset((b"sh", b"bash", b"dash", b"ash", b"zsh", b"ksh", b"busybox", b"fish", b"csh", b"tcsh"))
 
 
 def leave(exit_code: int) -> NoReturn:
@@ -76,13 +76,17 @@ def leave_with_launcher() -> None:
     """From now on this process ends when the launcher that started it is gone, however it went.
 
     torchrun starts each rank in a session of its own, so killing torchrun's process group would leave the ranks behind.
-    A script that binds the rank to its cores may stand between the two.
+    What binds the rank to its cores may stand between the two: everything up to the first process outside of this
+    session is watched. A rank that cannot see its parent, in a container without its launcher, has nothing to watch.
     """
-    commands = {pid: _command(pid) for pid in _ancestors()}
-    if "TORCHELASTIC_RUN_ID" in os.environ and not any(map(_may_be_torchrun, commands.values())):
+    ancestors = list(_ancestors())
+    if not ancestors:
+        return
+    if "TORCHELASTIC_RUN_ID" in os.environ and not any(_may_be_torchrun(_command(pid)) for pid in ancestors):
         _leave_orphaned()  # it went while this interpreter started
-    launcher = next((pid for pid, command in commands.items() if not _is_shell(command)), os.getppid())
-    threading.Thread(target=_watch, args=(launcher,), name="launcher-watch", daemon=True).start()
+    num_inside = sum(1 for _ in itertools.takewhile(_is_in_this_session, ancestors))
+    watched = frozenset(ancestors[: num_inside + 1])
+    threading.Thread(target=_watch, args=(watched,), name="launcher-watch", daemon=True).start()
 
 
 def _ancestors() -> Iterator[int]:
@@ -109,13 +113,15 @@ def _may_be_torchrun(command: list[bytes] | None) -> bool:
     return command is None or any(b"python" in word or b"torch" in word for word in command)
 
 
-def _is_shell(command: list[bytes] | None) -> bool:
-    """Tell a shell, which runs a script for a launcher, from a launcher."""
-    return command is not None and command[0].rpartition(b"/")[2].lstrip(b"-") in SHELLS
+def _is_in_this_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == os.getsid(0)
+    except OSError:
+        return False
 
 
-def _watch(launcher: int) -> None:
-    while launcher in _ancestors():
+def _watch(launchers: frozenset[int]) -> None:
+    while launchers <= set(_ancestors()):
         time.sleep(LAUNCHER_POLL_SECONDS)
     _leave_orphaned()
 

@@ -94,12 +94,15 @@ def _override(document: dict[str, dict[str, Any]], text: str) -> list[str]:
         value = parse_scalar(value_text)
     except RepeatedKey as error:
         return [f"--override {text}: {error}"]
-    place: Any = document.setdefault(path[0], {})
-    for part in path[1:-1]:
-        place = place.setdefault(part, {})
+    section, knob, *below = name.split(".", 2)
+    place: Any = document.setdefault(section, {})
+    if below:
+        if place.get(knob) is None:
+            place[knob] = {}
+        place = place[knob]
         if not isinstance(place, dict):
-            return [f"--override {text}: {part} is {_kind(place)} and has nothing below it"]
-    place[path[-1]] = value
+            return [f"--override {text}: {section}.{knob} is {_kind(place)} and has nothing below it"]
+    place[below[0] if below else knob] = value
     return []
 
 

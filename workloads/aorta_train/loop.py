@@ -131,11 +131,13 @@ class Loop:
         meter.begin()
         for global_step in range(1, self.num_steps + 1):
             self._step(meter, global_step)
+            self.signals.advance()
             self.ending.num_steps = global_step
             self._report(meter.readings())
             self._heed(self.agreement.answer())
             self.agreement.tell(self.signals.received, failed=bool(self._fault))
             self.recorder.end_step()
+            self.signals.advance()
             if self.ending.signal:
                 break
         self._report(meter.readings(all_of_them=True))

@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aorta_train.ending import leave, leave_with_launcher
-from aorta_train.environment import installed_torch, prepare_streams, spare_the_host, switch_flight_recorder_on
+from aorta_train.environment import (
+    installed_torch,
+    prepare_streams,
+    release_of,
+    spare_the_host,
+    switch_flight_recorder_on,
+)
 from aorta_train.job import Job, job_in
 from aorta_train.loading import load
 from aorta_train.options import Options
@@ -29,6 +35,7 @@ log = logging.getLogger("aorta")
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
 SECONDS_TO_SAY_IT = 5.0
+OLDEST_TORCH = (2, 4)
 MAX_SOCKET_FOLDER_BYTES = 75
 """Of the 107 of a UNIX socket's address; multiprocessing adds `/pymp-` and `/listener-`, each with 8 random letters."""
 
@@ -72,6 +79,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise Refusal(
             f"torch is not installed for {sys.executable}; install torch 2.4 or newer, or start another Python"
         )
+    if release_of(torch_version) < OLDEST_TORCH:
+        raise Refusal(f"torch {torch_version} is installed for {sys.executable}, expected 2.4 or newer")
     output_dir = _make_output_dir(options, job)
     if options.dataloader.num_workers:
         _check_temporary_folder()

@@ -45,7 +45,7 @@ class Training:
     seed: int = knob(1234, at_least=0)
     """Seed of the weights (the same on every rank) and of dropout (another on every rank)."""
     stop_grace_seconds: float = knob(8.0, above=0, at_most=86_400)
-    """A step that has not ended so long after SIGTERM or SIGINT is given up, with all stacks on stderr."""
+    """A rank that ends no step and writes no trace for so long after SIGTERM or SIGINT is given up, with all stacks."""
     inject_allreduce_copies: bool = knob(False)
     """Adds all-reduces and blocking copies after each step, to provoke hangs and poor overlap."""
     allreduce_stress_level: int = knob(1, at_least=1, at_most=10)
@@ -75,7 +75,7 @@ class Scheduler:
     warmup_steps: int = knob(200, at_least=0)
     """Steps of linear warm-up."""
     total_steps: int = knob(2000, at_least=0)
-    """Step at which the linear decay reaches 0; 0 keeps the rate constant after the warm-up."""
+    """Steps until the rate has come down to 0, where it stays; 0 keeps it constant after the warm-up."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Profiling:
     tensorboard: bool = knob(False)
     """Writes `<host>_<pid>.<time>.pt.trace.json`."""
     chrome_trace: bool = knob(True)
-    """Writes `trace_filename`; on ROCm, where this export has crashed, the tensorboard one is written in its place."""
+    """Writes `trace_filename`; on ROCm the same trace gets the tensorboard name unless `force_chrome_trace` is true."""
     force_chrome_trace: bool = knob(False, devices=("rocm",))
     """Writes `trace_filename` on ROCm too."""
     trace_filename: str = knob("trace.json")

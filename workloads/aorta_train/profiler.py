@@ -50,8 +50,11 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the schedule; a cycle that is being recorded is exported as far as it came."""
-        if not self._profile:
+        """End the schedule; a cycle that is being recorded is exported as far as it came.
+
+        After an error not on a GPU: torch waits for it then, and it may wait for collectives that no rank will join.
+        """
+        if not self._profile or (error is not None and self._kind != "cpu"):
             return
         try:
             self._profile.stop()

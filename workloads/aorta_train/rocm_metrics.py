@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ TOOLS = (
 )
 INTERVAL_SECONDS = 10.0
 TIMEOUT_SECONDS = 10.0
+POLL_SECONDS = 0.1
+SECONDS_AFTER_THE_END = 2.0
 
 
 @contextmanager
@@ -35,40 +37,50 @@ def sampling(file: Path, interval_s: float = INTERVAL_SECONDS, timeout_s: float 
         yield
     finally:
         left.set()
-        thread.join()
+        thread.join(2 * SECONDS_AFTER_THE_END)  # a tool that cannot be killed holds nobody up
 
 
 def _sample_until(file: Path, interval_s: float, timeout_s: float, left: threading.Event) -> None:
     with file.open("w", encoding="utf-8", buffering=1) as lines:
         more = True
         while more:
-            lines.write(json.dumps(take_sample(timeout_s)) + "\n")
+            lines.write(json.dumps(take_sample(timeout_s, left)) + "\n")
             more = not left.wait(interval_s)
 
 
-def take_sample(timeout_s: float) -> dict[str, Any]:
-    """Run the first tool that is installed; gives its exit code, output and stderr, or the error."""
+def take_sample(timeout_s: float, left: threading.Event) -> dict[str, Any]:
+    """Run the first tool that is installed; gives its exit code, output and stderr, or the error.
+
+    It is killed when it takes longer than `timeout_s`, or than `SECONDS_AFTER_THE_END` once the training has `left`.
+    """
     taken = {"time_s": round(time.time(), 3)}
     command = next((tool for tool in TOOLS if shutil.which(tool[0])), None)
     if command is None:
         return {**taken, "rocm_smi_error": "neither rocm-smi nor amd-smi is on PATH"}
     try:
-        ended = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=timeout_s,
-            check=False,
         )
-    except subprocess.TimeoutExpired:
-        return {**taken, "rocm_smi_error": f"{command[0]} did not answer within {timeout_s:g} s"}
     except OSError as error:
         return {**taken, "rocm_smi_error": f"{command[0]} cannot be started: {error.strerror}"}
-    return {
-        **taken,
-        "rocm_smi_exit_code": ended.returncode,
-        "rocm_smi_output": ended.stdout,
-        "rocm_smi_stderr": ended.stderr,
-    }
+    give_up_at_s = time.monotonic() + timeout_s
+    why = f"did not answer within {timeout_s:g} s"
+    while (now_s := time.monotonic()) < give_up_at_s:
+        if left.is_set() and now_s + SECONDS_AFTER_THE_END < give_up_at_s:
+            give_up_at_s = now_s + SECONDS_AFTER_THE_END
+            why = "had not answered when the training ended"
+        try:
+            output, errors = process.communicate(timeout=POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+        answer = {"rocm_smi_exit_code": process.returncode, "rocm_smi_output": output, "rocm_smi_stderr": errors}
+        return {**taken, **answer}
+    process.kill()
+    with suppress(subprocess.TimeoutExpired):  # one that waits for its device cannot be killed
+        process.communicate(timeout=POLL_SECONDS)
+    return {**taken, "rocm_smi_error": f"{command[0]} {why}"}

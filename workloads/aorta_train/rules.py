@@ -91,6 +91,11 @@ def _hybrid_faults(world_size: int, local_world_size: int) -> Iterator[str]:
         yield "fsdp.sharding_strategy: hybrid_shard needs two nodes or more, but this job has one; use full_shard"
     elif local_world_size == 1:
         yield "fsdp.sharding_strategy: hybrid_shard needs two ranks or more on a node, but there is one; use full_shard"
+    elif world_size % local_world_size:
+        yield (
+            f"fsdp.sharding_strategy: hybrid_shard needs as many ranks on each node, but {world_size} ranks are no "
+            f"multiple of the {local_world_size} here; use full_shard"
+        )
 
 
 def _explicit(options: Options) -> Iterator[tuple[str, Limits]]:
@@ -111,7 +116,7 @@ def _value(options: Options, name: str) -> Any:
 def _mode_faults(options: Options) -> Iterator[str]:
     mode = options.distributed.mode
     for name, limits in _explicit(options):
-        if mode not in limits.modes:
+        if mode not in limits.modes and _value(options, name) != limits.neutral:
             modes = " and ".join(limits.modes)
             yield f"{name}: does nothing in distributed.mode {mode} (it belongs to {modes}); leave it out or null"
 
@@ -163,6 +168,11 @@ def _run_faults(options: Options) -> Iterator[str]:
     positions = training.batch_size * options.dataset.sequence_length
     if options.tuning.gemm_chunks > positions:
         yield f"tuning.gemm_chunks: is {options.tuning.gemm_chunks}, but a batch has {positions} positions; lower it"
+    if options.distributed.static_graph and training.gradient_accumulation > 1:
+        yield (
+            "distributed.static_graph: is true, but DDP cannot hold the gradients of a batch back then; leave it out "
+            "or set training.gradient_accumulation to 1"
+        )
     if options.benchmark.measure_peak and options.benchmark.peak_tflops is not None:
         yield "benchmark.peak_tflops: is given and measure_peak is true; leave one out"
     if PurePath(profiling.trace_filename).name != profiling.trace_filename or not profiling.trace_filename.endswith(

@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from aorta_train.parallel.mode import Parallel, share_model
 from aorta_train.peak import Peak, peak_of
 from aorta_train.precision import NAMES
 from aorta_train.profiler import Recorder
+from aorta_train.refusal import TrainingFailed
 from aorta_train.rocm_metrics import sampling
 from aorta_train.rules import num_steps
 from aorta_train.step_log import StepLog, Work
@@ -50,17 +52,13 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
     cap_compute_units(options.tuning.max_sms, kind, device)
     open_group(options, job, kind, device)
     leave_on_error()
-    agreement = Agreement(job)
+    agreement = Agreement(job, timedelta(seconds=options.distributed.timeout_seconds))
     timer = timer_of(options.profiling.stream_timing, device)
     with memory_needed("while the model was made", job.rank, device):
         peak = peak_of(options, device)
         parallel = share_model(options, job, device, timer)
     torch.manual_seed(options.training.seed + job.rank)
     log.info("%d ranks, mode %s, %s, %s", job.world_size, options.distributed.mode, kind, name_of_device(device))
-    if options.profiling.chrome_trace and kind == "rocm" and not options.profiling.force_chrome_trace:
-        log.warning(
-            "profiling.chrome_trace is off on ROCm, the tensorboard file is written; force_chrome_trace: true writes it"
-        )
     work = Work(flops_per_token(options.model, options.dataset.sequence_length), peak)
     with StepLog(output_dir, job, work) as step_log:
         share_temporary_folder()
@@ -78,7 +76,11 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
                 agreement=agreement,
                 signals=StopSignals(options.training.stop_grace_seconds, job.rank),
             )
-        end = {"exit": "failed", "weights_checksum": None}
+
+        def write_end(how: str, checksum: str | None = None) -> None:
+            end = {"steps": loop.ending.num_steps, "exit": how, "weights_checksum": checksum}
+            step_log.write_end({**end, **_how(options, device, kind, parallel, peak)})
+
         try:
             with ExitStack() as around:
                 for one in (
@@ -90,12 +92,14 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
                 gc.collect()
                 gc.freeze()  # what is there now stays: the collector need not look at it again in every step
                 loop.run()
-            if loop.ending.signal:
-                end["exit"] = "terminated"
-            else:
-                end = {"exit": "completed", "weights_checksum": checksum_of_weights(parallel.full_parameters())}
-        finally:
-            step_log.write_end({"steps": loop.ending.num_steps, **end, **_how(options, device, kind, parallel, peak)})
+            checksum = None if loop.ending.signal else checksum_of_weights(parallel.full_parameters())
+        except BaseException:
+            try:
+                write_end("failed")
+            except TrainingFailed as failure:
+                log.error("%s", failure)  # what went wrong before is what ends the run
+            raise
+        write_end("terminated" if loop.ending.signal else "completed", checksum)
     close_group()
     stop_signal = loop.ending.signal
     if stop_signal:

@@ -1,4 +1,4 @@
-"""How a run stops early: signals are noted, all ranks agree on the step, and a step that never ends is given up."""
+"""How a run stops early: signals are noted, all ranks agree on the step, and a rank that hangs is given up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from dataclasses import dataclass
+from datetime import timedelta
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -24,7 +26,7 @@ class StopSignals:
     """Notes SIGTERM and SIGINT while it is entered; `received` is the number of the first one, 0 before.
 
     A rank blocked in a collective runs no Python signal handler, so a thread is told as well (by the wakeup descriptor,
-    which the C handler writes) and ends the process if the step does not end within `grace_seconds`.
+    which the C handler writes) and ends the process once nothing was said to have advanced for `grace_seconds`.
     """
 
     def __init__(self, grace_seconds: float, rank: int) -> None:
@@ -32,6 +34,11 @@ class StopSignals:
         self._rank = rank
         self._grace_seconds = grace_seconds
         self._left = threading.Event()
+        self._advanced_at_s = 0.0
+
+    def advance(self) -> None:
+        """Say that this rank does not hang: a step has ended, or a trace is written."""
+        self._advanced_at_s = time.monotonic()
 
     def __enter__(self) -> StopSignals:  # noqa: PYI034  (Self needs Python 3.11)
         """Take over the signals."""
@@ -63,10 +70,12 @@ class StopSignals:
         number = 0
         while number not in SIGNALS and not self._left.is_set():
             number = os.read(self._reading, 1)[0]
-        if self._left.wait(self._grace_seconds):
-            return
-        name = signal.Signals(number).name
-        said = f"rank {self._rank}: the step did not end within {self._grace_seconds:g} s after {name}; stacks follow\n"
+        told_at_s = time.monotonic()
+        while (rest_s := max(told_at_s, self._advanced_at_s) + self._grace_seconds - time.monotonic()) > 0:
+            if self._left.wait(rest_s):
+                return
+        name, seconds = signal.Signals(number).name, f"{self._grace_seconds:g} s"
+        said = f"rank {self._rank}: no step ended and no trace was written for {seconds} after {name}; stacks follow\n"
         try:
             with os.fdopen(os.memfd_create("stacks"), "w+b") as stacks:  # in memory: the disk may be full
                 faulthandler.dump_traceback(stacks, all_threads=True)
@@ -91,9 +100,9 @@ class Agreement:
     does a rank wait for slower ones: what was told after a step is answered after the next.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, timeout: timedelta) -> None:
         self._job = job
-        self._group = dist.new_group(backend="gloo")
+        self._group = dist.new_group(backend="gloo", timeout=timeout)
         self._told: tuple[Tensor, Any] | None = None
 
     def tell(self, signal_number: int, failed: bool) -> None:

@@ -4,11 +4,11 @@
 python=${PYTHON:-python3}
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# Counts the names in a list such as 0,1,2; without a list, what the command that follows prints for each device.
+# Counts the names in a list such as 0,1,2; where it is "all", what the command that follows prints for each device.
 count_devices() {
     local visible=$1 pattern=$2 names
     shift 2
-    if [[ -n $visible ]]; then
+    if [[ $visible != all ]]; then
         visible=,${visible//NoDevFiles/} # no device by name
         visible=${visible%%,-*}          # nor is what stands behind a negative number seen
         IFS=, read -ra names <<<"${visible#,}"

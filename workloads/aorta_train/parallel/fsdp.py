@@ -113,9 +113,9 @@ def _groups(options: Options, job: Job) -> Any:
     if options.fsdp.sharding_strategy != "hybrid_shard":
         return None
     ranks = torch.arange(job.world_size).view(job.num_nodes, job.local_world_size)
-    wishes = group_wishes(options)
-    sharding = [dist.new_group(nodes_ranks, **wishes) for nodes_ranks in ranks.tolist()]
-    replicating = [dist.new_group(twins, **wishes) for twins in ranks.T.tolist()]
+    # Each group has wishes of its own: torch notes the ranks of a group in them.
+    sharding = [dist.new_group(nodes_ranks, **group_wishes(options)) for nodes_ranks in ranks.tolist()]
+    replicating = [dist.new_group(twins, **group_wishes(options)) for twins in ranks.T.tolist()]
     return sharding[job.rank // job.local_world_size], replicating[job.rank % job.local_world_size]
 
 

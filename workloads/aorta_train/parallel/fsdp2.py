@@ -90,13 +90,8 @@ def _replace_streams(model: Any, options: Options, device: torch.device) -> None
 
 
 def _home() -> Any:
-    for name in HOMES:
-        module = importlib.import_module(name)
-        if hasattr(module, "fully_shard"):
-            return module
-    raise ImportError(
-        f"this torch ({torch.__version__}) has no fully_shard; distributed.mode fsdp2 needs torch 2.4 or newer"
-    )
+    home, earlier_home = map(importlib.import_module, HOMES)
+    return home if hasattr(home, "fully_shard") else earlier_home
 
 
 @torch.no_grad()
