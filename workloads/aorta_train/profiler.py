@@ -36,8 +36,14 @@ class Recorder:
         self._cycle_steps = cycle_steps(options)
         self._folder = trace_folder(output_dir, job)
         self._kind = kind
+        self._names_chrome = self._options.chrome_trace and (kind != "rocm" or self._options.force_chrome_trace)
         self._profile: profile | None = None
         if self._options.enabled:
+            if self._options.chrome_trace and not self._names_chrome and job.local_rank == 0:
+                log.warning(
+                    "profiling.trace_filename is not used on ROCm: the trace is named as with profiling.tensorboard; "
+                    "profiling.force_chrome_trace=true uses it"
+                )
             self._folder.mkdir(parents=True, exist_ok=True)
             self._profile = self._make_profile()
 
@@ -121,10 +127,9 @@ class Recorder:
 
     def _names(self, step: int) -> list[str]:
         names = []
-        writes_chrome = self._options.chrome_trace and (self._kind != "rocm" or self._options.force_chrome_trace)
-        if self._options.tensorboard or not writes_chrome:
+        if self._options.tensorboard or not self._names_chrome:
             names.append(f"{socket.gethostname()}_{os.getpid()}.{time.time_ns()}.pt.trace.json")
-        if writes_chrome:
+        if self._names_chrome:
             names.append(_name_of_cycle(self._options, step))
         return names
 
