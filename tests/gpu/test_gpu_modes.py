@@ -61,13 +61,22 @@ def test_layers_that_share_a_unit_train_as_those_that_do_not(tmp_path: Path, mod
     assert found[1] == pytest.approx(found[0], rel=1e-5)
 
 
-def test_compiled_layers_train_as_eager_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mode", "compile_mode"),
+    [("fsdp2", "default"), ("fsdp", "max-autotune"), ("fsdp2", "max-autotune"), ("ddp", "max-autotune")],
+)
+def test_compiled_layers_train_as_eager_ones(tmp_path: Path, mode: str, compile_mode: str) -> None:
+    """The mode max-autotune, the default, records CUDA graphs, whose inputs must stay where they are."""
     found = []
     for compiled in ("false", "true"):
         folder = tmp_path / compiled
         folder.mkdir()
         *steps, end = train(
-            folder, "distributed.mode=fsdp2", f"compile.enabled={compiled}", "compile.mode=default", "model.dropout=0"
+            folder,
+            f"distributed.mode={mode}",
+            f"compile.enabled={compiled}",
+            f"compile.mode={compile_mode}",
+            "model.dropout=0",
         )
         assert end["compile"] == {"false": "off", "true": "compiled"}[compiled]
         found.append([step["loss"] for step in steps])
