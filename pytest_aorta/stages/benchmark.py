@@ -19,7 +19,7 @@ from pytest_aorta.stages.inventory import write_inventory
 from pytest_aorta.stages.kernel import scan
 from pytest_aorta.stages.losses import losses_of
 from pytest_aorta.stages.memory import why_killed
-from pytest_aorta.stages.phase import Phase, bring_logs, follow, start_phase, stop_phase
+from pytest_aorta.stages.phase import LOOK_AT_THEM, Phase, bring_logs, follow, start_phase, stop_phase
 from pytest_aorta.stages.rendezvous import choose_port, was_taken
 from pytest_aorta.stages.search import floor_ns, search
 from pytest_aorta.stages.watch import Watch, round_of
@@ -48,7 +48,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     run.give(execution)
     logs = {host: f"{path}/{PHASE}.log" for host, path in containers.work_dirs.items()}
     watch, phase, error = _launch(run, execution, _commands(run, tree, containers, port), env, logs)
-    if not settings.config.multi_node.master_port and was_taken(watch):
+    if not settings.config.multi_node.master_port and was_taken(watch) and not phase.unended:
         log.warning("port %d was taken after it had been chosen; one more attempt with another", port)
         port = choose_port(run)
         watch, phase, error = _launch(run, execution, _commands(run, tree, containers, port), env, logs)
@@ -56,6 +56,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     bring_logs(run, PHASE, logs)
     checks = [*_outcome(run, phase, watch, error, containers.accelerator)]
     checks += [] if checks else judge_ranks(settings, watch)
+    checks += [_bad(str(why), phase, LOOK_AT_THEM, host, fault="rig") for host, why in phase.unended.items()]
     job_pids = None if run.is_inside and not watch.pids else watch.pids
     kernel = scan(run, containers.log_windows, containers.accelerator, job_pids)
     checks += kernel.checks
@@ -100,7 +101,7 @@ def _launch(
         phase.refused = dict(problem.by_host) if isinstance(problem, FleetError) else {}
     finally:
         run.give(execution.model_copy(update={"status": "failed", "duration_seconds": phase.elapsed_s}))
-        stop_phase(run, PHASE)
+        phase.unended = stop_phase(run, PHASE)
     return watch, phase, error
 
 
@@ -146,7 +147,7 @@ def _commands(run: RunContext, tree: WorkloadTree, containers: Containers, port:
 def _status(phase: Phase, error: str) -> Status:
     if phase.given_up.startswith("no end within"):
         return "timeout"
-    return "failed" if error or phase.given_up or phase.failed or phase.lost else "completed"
+    return "failed" if error or phase.given_up or phase.failed or phase.lost or phase.unended else "completed"
 
 
 def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerator: Accelerator) -> Iterator[Check]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_aorta.config.redact import scrub_line
-from pytest_aorta.errors import HostError, LeaseLost
+from pytest_aorta.errors import FleetError, HostError
 from pytest_aorta.fleet.ask import Ask, Event
 from pytest_aorta.fleet.parallel import in_parallel
 from pytest_aorta.run.context import RunContext, log
@@ -17,6 +17,7 @@ POLL_SECONDS = 0.5
 GRACE_SECONDS = 10
 LOG_SECONDS = 3600
 MAX_TOLD_LINES = 5000
+LOOK_AT_THEM = "look whether they are in uninterruptible sleep (state D of ps), and in which driver or file system"
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class Phase:
     signals: dict[str, str | None] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     refused: dict[str, HostError] = field(default_factory=dict)
+    unended: dict[str, HostError] = field(default_factory=dict)
     given_up: str = ""
     failed_at: float | None = None
     left_at: float | None = None
@@ -96,7 +98,7 @@ def start_phase(
         log.info("%s: %s: %s", name, host, " ".join(argv))
     phase = Phase(name, tuple(commands))
     run.on_teardown(f"{name} logs kept", lambda: bring_logs(run, name, logs))
-    run.on_teardown(f"{name} stopped", lambda: stop_phase(run, name), is_inside=True)
+    run.on_teardown(f"{name} stopped", lambda: _stop_all(run, name), is_inside=True)
     run.ask_inside(
         {
             host: Ask(
@@ -138,26 +140,27 @@ def follow(
     phase.left_at = time.monotonic()
 
 
-def stop_phase(run: RunContext, name: str) -> dict[str, str]:
+def stop_phase(run: RunContext, name: str) -> dict[str, HostError]:
     """End a phase's process groups on every host: TERM, a grace, KILL; harmless when they have ended.
 
     Returns:
-        By host, how the group went: ended, terminated or killed.
-
-    Raises:
-        LeaseLost: processes would not die.
+        By host, which processes would not die.
     """
     run.rouse()
     asks = Ask("stop", {"names": [name], "grace_s": GRACE_SECONDS}, timeout_s=GRACE_SECONDS + 20)
-    how: dict[str, str] = {}
     answers = run.inside.perform(asks)
     for host, error in answers.failed.items():
         log.warning("%s: %s may still run: %s", host, name, error.reason)
-    for host, answer in answers.items():
-        how[host] = str(answer["stopped"].get(name, "ended"))
-        if answer["left"]:
-            raise LeaseLost(host, f"{name}: processes {answer['left']} did not end; look for uninterruptible sleep (D)")
-    return how
+    return {
+        host: HostError(host, f"{name}: processes {answer['left']} would not die, though killed")
+        for host, answer in answers.items()
+        if answer["left"]
+    }
+
+
+def _stop_all(run: RunContext, name: str) -> None:
+    if unended := stop_phase(run, name):
+        raise FleetError(unended)
 
 
 def bring_logs(run: RunContext, name: str, logs: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pytest_aorta.run.gating import NotNeeded, Step
 from pytest_aorta.run.products import Containers, Fabric, Rccl, WorkloadTree
 from pytest_aorta.stages.command import environment
 from pytest_aorta.stages.losses import losses_of
-from pytest_aorta.stages.phase import Talk, bring_logs, fail_fast, follow, start_phase, stop_phase
+from pytest_aorta.stages.phase import LOOK_AT_THEM, Talk, bring_logs, fail_fast, follow, start_phase, stop_phase
 from pytest_aorta.stages.sharing import Groups, sharing
 
 MAX_WORDS_CHARS = 300
@@ -60,7 +60,7 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
             each_round=lambda state: fail_fast(state, config.failure_grace_seconds, time.monotonic()),
         )
     finally:
-        stop_phase(run, "rccl")
+        phase.unended = stop_phase(run, "rccl")
     bring_logs(run, "rccl", logs)
     checks = [
         _failed(
@@ -72,6 +72,7 @@ def build_rccl(run: RunContext, containers: Containers, tree: WorkloadTree, fabr
         for host, code in phase.failed.items()
     ]
     checks += [_failed(lost.said, lost.next_step, lost.host, lost.fault) for lost in losses_of(run, phase.lost)]
+    checks += [_failed(str(why), LOOK_AT_THEM, host) for host, why in phase.unended.items()]
     if phase.given_up:
         checks.append(
             Check(label="rccl", state="failed", fault="rig", subtest=False, reason=f"RCCL build: {phase.given_up}")
