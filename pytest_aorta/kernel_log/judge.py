@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from pytest_aorta.kernel_log.line import Line, parse
+from pytest_aorta.kernel_log.line import Line
 from pytest_aorta.kernel_log.table import find_row
 from pytest_aorta.kernel_log.verdict import ACTIONS, SEVERITIES, Action, Severity, Verdict
 
-__all__ = ["Finding", "Line", "judge", "parse", "worst"]
+__all__ = ["Finding", "Line", "judge", "worst"]
 
 _PCI = re.compile(
     r"(?<![0-9a-f])(?<!\d:)(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})"

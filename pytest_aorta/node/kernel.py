@@ -14,7 +14,7 @@ LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 FACILITIES = ("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news")
 REFUSALS = ("not permitted", "permission denied", "password is required", "not allowed", "may not run", "must be root")
 
-_LINE = re.compile(r"(?:<(\d+)>|(\w+) *:(\w+) *: )?\[\s*(\d+\.\d+)\] ?(.*)")
+_LINE = re.compile(r"(?:<(\d+)>|(\w+) *:(\w+) *: )?\[\s*(\d+\.\d+)\](?: ?\[\s*[TC]\d+\])? ?(.*)")
 
 
 def attempts(is_root: bool) -> list[list[str]]:
@@ -47,13 +47,14 @@ def read(text: str, since_uptime_s: float, max_lines: int) -> Answer:
     if dropped:
         first = max_lines // 2
         inside = inside[:first] + inside[first + dropped :]
-    status, why = _completeness(entries, since_uptime_s)
+    status, why = _completeness(text, entries, since_uptime_s)
     return {"status": status, "why": why, "boot_id": boot_id(), "lines": inside, "dropped": dropped}
 
 
 def parse(text: str) -> list[dict[str, Any]]:
     """Read lines `<6>[   12.345678] text` or `kern  :info  : [   12.345678] text`.
 
+    Kernels may print who called behind the stamp, a thread or a processor: `[ T1234]`, `[   C3]`.
     One without a stamp goes on with the entry before it. One without a facility is of a facility that dmesg has no name
     for: a program's.
     """
@@ -72,9 +73,14 @@ def parse(text: str) -> list[dict[str, Any]]:
     return entries
 
 
-def _completeness(entries: list[dict[str, Any]], since_uptime_s: float) -> tuple[str, str]:
-    oldest_s = entries[0]["stamp_s"] if entries else None
-    if oldest_s is not None and oldest_s > since_uptime_s > 0:
+def _completeness(text: str, entries: list[dict[str, Any]], since_uptime_s: float) -> tuple[str, str]:
+    """Tell whether the window is there whole; a kernel that has booted has written lines, all of them with stamps."""
+    if not entries and text.strip():
+        return "failed", "no line of the kernel log tells its time since boot; set printk.time=1"
+    if not entries:
+        return "cleared", ""
+    oldest_s = entries[0]["stamp_s"]
+    if oldest_s > since_uptime_s > 0:
         why = f"the kernel log begins at {oldest_s:.3f} s, the window at {since_uptime_s:.3f} s after boot"
         return "overwritten", why
     return "read", ""

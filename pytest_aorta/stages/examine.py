@@ -11,7 +11,7 @@ from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.reporting.json_report import blamed_hosts, write_text
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.folder import read_regular
-from pytest_aorta.stages.kernel import as_text, lines_of
+from pytest_aorta.stages.kernel import as_text
 
 DEVICES_SECONDS = 20
 TOOL_SECONDS = 60
@@ -50,7 +50,7 @@ def _look(run: RunContext) -> None:
     if run.settings.config.kernel_log.enabled:
         asks = dict.fromkeys(answers, Ask("kernel_log", {"max_lines": BOOT_LINES}, timeout_s=TOOL_SECONDS))
         for host, answer in run.fleet.perform(asks).items():
-            text = scrub(as_text(lines_of(answer)), run.folder.secrets)
+            text = scrub(as_text(answer), run.folder.secrets)
             write_text(run.folder.tools(host) / "kernel-since-boot.txt", text)
     plans = {host: tuple(_tools(run, host)) for host in answers}
     for place in range(max(map(len, plans.values()), default=0)):

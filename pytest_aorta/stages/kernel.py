@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pytest_aorta.checks import Account, Check
 from pytest_aorta.config.redact import scrub
 from pytest_aorta.fleet.ask import Answer, Ask
-from pytest_aorta.kernel_log.judge import Finding, Line, judge
+from pytest_aorta.kernel_log.judge import Finding, Line, judge, worst
 from pytest_aorta.kernel_log.verdict import RESTART_JOB
 from pytest_aorta.reporting.json_report import write_text
 from pytest_aorta.run.context import RunContext, log
@@ -24,9 +24,10 @@ UNREAD = {
     "not_permitted": "reading it is not permitted; run as root or allow `sudo -n dmesg`",
     "command_missing": "there is no dmesg command; install util-linux",
     "overwritten": "the ring buffer no longer reaches back to the window's start; enlarge log_buf_len",
+    "cleared": "it has no line at all, so somebody cleared it; look for what runs `dmesg -C` or `dmesg -c` there",
     "failed": "dmesg failed",
 }
-UNREADABLE = ("not_permitted", "command_missing", "failed")
+UNREADABLE = ("not_permitted", "command_missing", "cleared", "failed")
 
 
 @dataclass(slots=True)
@@ -89,10 +90,10 @@ def _judge_host(
         )
         return
     lines = lines_of(answer)
-    write_text(run.folder.kernel_log(host), scrub(as_text(lines), run.folder.secrets))
-    if answer["status"] != "read":
-        why = UNREAD.get(str(answer["status"]), "dmesg failed") + (f" ({answer['why']})" if answer.get("why") else "")
-        found.checks.append(_incomplete(run, host, why))
+    write_text(run.folder.kernel_log(host), scrub(as_text(answer), run.folder.secrets))
+    unread = "; ".join(_unread(answer))
+    if unread:
+        found.checks.append(_incomplete(run, host, unread))
         found.num_notes = None
     findings = judge(lines, job_pids=job_pids)
     for finding in findings:
@@ -101,14 +102,23 @@ def _judge_host(
         found.num_notes += sum(finding.count for finding in findings if finding.severity == "note")
     found.checks += _warned(host, [finding for finding in findings if finding.severity == "degrade"])
     fatal = [finding for finding in findings if finding.severity == "fatal"]
-    if fatal:
+    if gravest := worst(fatal):
         listed = "; ".join(f"{f.class_}: {f.text}" + (f" (x{f.count})" if f.count > 1 else "") for f in fatal[:LISTED])
         more = f"; and {len(fatal) - LISTED} more" if len(fatal) > LISTED else ""
-        step = f"{host}: {fatal[0].action}: {fatal[0].reason}"
+        step = f"{host}: {gravest.action}: {gravest.reason}"
         account: Account = "workload" if all(f.action == RESTART_JOB for f in fatal) else "cluster"
         found.checks.append(_failed(host, account, f"{host}: kernel log: {listed}{more}", step))
-    elif answer["status"] == "read":
+    elif not unread:
         log.info("%s: kernel log clean since launch (%d lines)", host, len(lines))
+
+
+def _unread(answer: Answer) -> Iterator[str]:
+    """Say what of a host's kernel log was not read; nothing where it was read whole."""
+    if answer["status"] != "read":
+        yield UNREAD.get(str(answer["status"]), "dmesg failed") + (f" ({answer['why']})" if answer.get("why") else "")
+    if answer["dropped"]:
+        left_out, num_lines = answer["dropped"], len(answer["lines"]) + answer["dropped"]
+        yield f"of {num_lines} lines since the launch {left_out} in the middle were left out; see what fills it"
 
 
 def lines_of(answer: Answer) -> list[Line]:
@@ -116,14 +126,18 @@ def lines_of(answer: Answer) -> list[Line]:
     return [Line(float(e["stamp_s"]), e["facility"], e["level"], e["text"]) for e in answer["lines"]]
 
 
-def as_text(lines: Sequence[Line]) -> str:
-    """Write a kernel log as text, a line each."""
-    return "".join(f"[{line.stamp_s:.6f}] {line.facility}.{line.level} {line.text}\n" for line in lines)
+def as_text(answer: Answer) -> str:
+    """Write a kernel log that a host told as text, a line each, with a word where lines were left out."""
+    told = [f"[{line.stamp_s:.6f}] {line.facility}.{line.level} {line.text}\n" for line in lines_of(answer)]
+    if answer["dropped"]:
+        told.insert(len(told) // 2, f"({answer['dropped']} lines were left out here)\n")
+    return "".join(told)
 
 
 def _warned(host: str, findings: Sequence[Finding]) -> Iterator[Check]:
     """Give what a host's kernel log warns of, as one check: its names tell one of each host apart."""
-    if not findings:
+    gravest = worst(findings)
+    if gravest is None:
         return
     told = [f"{f.class_}: {f.text}{f' (x{f.count})' if f.count > 1 else ''}; {f.reason}" for f in findings[:LISTED]]
     more = f"; and {len(findings) - LISTED} more" if len(findings) > LISTED else ""
@@ -133,7 +147,7 @@ def _warned(host: str, findings: Sequence[Finding]) -> Iterator[Check]:
         host=host,
         subtest=False,
         reason=f"{host}: kernel log: {'; '.join(told)}{more}",
-        next_step="" if findings[0].action == "none" else f"{host}: {findings[0].action}: {findings[0].reason}",
+        next_step="" if gravest.action == "none" else f"{host}: {gravest.action}: {gravest.reason}",
     )
 
 

@@ -56,7 +56,6 @@ def launch_containers(run: RunContext) -> Containers:
     notes = (*unreadable(run), *_without_configured(absent), *otherwise)
     for note in notes:
         run.progress(note)
-    clocks = run.ask(Ask("clock"))
     return Containers(
         engine=run.engine.name,
         by_host=dict(launched),
@@ -64,8 +63,8 @@ def launch_containers(run: RunContext) -> Containers:
         accelerator=accelerator,
         notes=notes,
         log_windows={
-            host: LogWindow(boot_id=str(clock["boot_id"]), since_uptime_s=float(clock["uptime_s"]))
-            for host, clock in clocks.items()
+            host: LogWindow(boot_id=str(answer["boot_id"]), since_uptime_s=float(answer["uptime_s"]))
+            for host, answer in facts.items()
         },
         checks=tuple(checks),
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_aorta.kernel_log.judge import Finding, Line, judge, parse, worst
+from pytest_aorta.kernel_log.judge import Finding, Line, judge, worst
 
 BAD = {
     "NVRM: Xid (PCI:0000:4a:00): 31, pid=77, name=train, Ch 00000002, MMU Fault": (
@@ -355,7 +355,7 @@ def test_worst_goes_by_severity_then_by_action() -> None:
 def test_hostile_lines_of_a_hundred_kilobytes_end(piece: str) -> None:
     text = piece * (100_000 // len(piece))
 
-    judge([parse(text), _line(text)])
+    judge([_line(text)])
 
 
 @given(st.randoms(use_true_random=False), st.floats(min_value=0, max_value=1e6), st.integers(0, 0xFE))
@@ -382,4 +382,4 @@ def test_unrelated_lines_stamps_and_addresses_change_fields_only(
 
 @given(st.text(max_size=300))
 def test_any_text_is_judged(text: str) -> None:
-    judge([parse(text), _line(text)])
+    judge([_line(text)])

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from pytest_aorta.kernel_log.judge import judge, parse, worst
+from pytest_aorta.kernel_log.judge import judge, worst
 from pytest_aorta.kernel_log.table import FAMILIES, find_row
 from pytest_aorta.kernel_log.verdict import ACTIONS, SEVERITIES
 from pytest_aorta.kernel_log.xid import XIDS
+from tests.kernel_log.printed import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT.parent / "shared" / "kernel_log" / "corpus.json"

@@ -77,7 +77,24 @@ def test_a_log_that_no_longer_reaches_back_says_so() -> None:
     assert answer["why"] == "the kernel log begins at 500.000 s, the window at 400.000 s after boot"
     assert len(answer["lines"]) == 1
     assert read(raw, 500.0, 100)["status"] == "read"
-    assert read("", 400.0, 100)["status"] == "read"
+
+
+def test_a_log_without_a_line_was_cleared() -> None:
+    answer = read("", 400.0, 100)
+    assert (answer["status"], answer["lines"]) == ("cleared", [])
+
+
+def test_lines_without_stamps_are_not_taken_for_a_quiet_log() -> None:
+    answer = read("<6>Linux version 6.1\n<4>amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!\n", 400.0, 100)
+    assert answer["status"] == "failed"
+    assert "printk.time=1" in answer["why"]
+
+
+@pytest.mark.parametrize("caller", ["[ T1234] ", " [ T1234] ", "[    C3] ", " [T1] "])
+@pytest.mark.parametrize("level", ["<4>", "kern  :warn  : "])
+def test_who_called_is_no_part_of_the_text(level: str, caller: str) -> None:
+    (entry,) = parse(f"{level}[   12.500000]{caller}NVRM: The NVIDIA GPU 0000:4a:00.0\n")
+    assert (entry["stamp_s"], entry["text"]) == (12.5, "NVRM: The NVIDIA GPU 0000:4a:00.0")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,38 @@ def test_the_log_that_is_kept_holds_no_secret(run: RunContext) -> None:
     assert "Xid (PCI:0000:c1:00): 79" in kept
 
 
+def scanned(tmp_path: Path, answer: dict[str, Any], **fields: Any) -> tuple[list[Check], RunContext]:
+    """Scan the log of one host."""
+    fleet = Fleet({"a": ScriptedTransport([Reply("kernel_log", answer)])})
+    fleet.open({"a": "/state"})
+    run = context(tmp_path, fleet, **fields)
+    found = scan(run, {"a": LogWindow(boot_id="b", since_uptime_s=1.0)}, "cpu", None)
+    fleet.close()
+    return found.checks, run
+
+
+def test_a_log_of_which_lines_were_left_out_is_not_clean(tmp_path: Path) -> None:
+    answer = kernel_log("usb 1-1: new device", "usb 1-1: gone") | {"dropped": 1998}
+    (check,), run = scanned(tmp_path, answer)
+    assert (check.state, check.fault) == ("failed", "rig")
+    assert "scan incomplete: of 2000 lines since the launch 1998 in the middle were left out" in check.reason
+    assert "(1998 lines were left out here)\n[1.000000]" in run.folder.kernel_log("a").read_text("utf-8")
+
+
+def test_a_log_that_was_cleared_is_not_clean(tmp_path: Path) -> None:
+    answer = kernel_log() | {"status": "cleared"}
+    (check,), _ = scanned(tmp_path, answer, kernel_log={"required": False})
+    assert check.state == "not_judged"
+    assert "somebody cleared it" in check.reason
+
+
+def test_what_to_do_goes_by_the_worst_line_not_by_the_first(tmp_path: Path) -> None:
+    crash = "python3[4711]: segfault at 10 ip 0f sp 0f error 4 in libx.so[7f+1]"
+    (check,), _ = scanned(tmp_path, kernel_log(crash, XID_79))
+    assert check.next_step.startswith("a: reboot: Xid 79")
+    assert check.fault == "cluster"
+
+
 def test_a_machine_that_is_fine_is_not_blamed_for_its_job(tmp_path: Path) -> None:
     killed = "Memory cgroup out of memory: Killed process 4321 (python3) total-vm:11964kB"
     logs = {"a": kernel_log(killed), "b": kernel_log(killed, XID_79)}

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_aorta.kernel_log.line import Line, parse
+from pytest_aorta.kernel_log.line import Line
+from tests.kernel_log.printed import parse
 
 TEXT = "amdgpu 0000:4a:00.0: amdgpu: GPU reset begin!"
 
