@@ -13,6 +13,11 @@ _EDAC_CODE = "Linux EDAC"
 _IOMMU_CODE = "Linux IOMMU drivers"
 
 _MANY_CORRECTED = 100
+_NUMBER = r"(?<![\w.])(?P<number>no|\d+) (?:(?!no )[a-z]{1,12} )?"
+_MENTION = re.compile(
+    rf"(?:{_NUMBER})?\b(?P<un>un)?correct(?:able|ed)\b(?P<errors> (?:\w{{1,12}} )?errors?\b)?",
+    re.IGNORECASE | re.ASCII,
+)
 
 _PCIE_CORRECTED = Verdict("pcie_aer_corrected", "note", "none", "corrected hardware error")
 _PCIE_NON_FATAL = Verdict("pcie_aer_uncorrected", "degrade", "none", "a PCIe transaction was lost, the link works on")
@@ -64,6 +69,15 @@ def _weigh_memory_count(match: re.Match[str], verdict: Verdict) -> Verdict | Non
     if count >= _MANY_CORRECTED or "OVERFLOW" in match["rest"]:
         return verdict.but("degrade", "none", "many corrected errors of a memory module")
     return verdict
+
+
+def _weigh_counts(match: re.Match[str], verdict: Verdict) -> Verdict | None:
+    """Look at every count of the line, and at errors without one: harmless is it only when all are zero."""
+    told = [each for each in _MENTION.finditer(match.string) if each["number"] or each["errors"]]
+    bad = [each for each in told if each["number"] is None or each["number"].lower().strip("0") not in ("", "no")]
+    if any(each["un"] for each in bad):
+        return verdict
+    return _CORRECTED if bad else None
 
 
 def _weigh_device_kind(match: re.Match[str], verdict: Verdict) -> Verdict:
@@ -135,6 +149,7 @@ _OTHER_ROWS = (
     row(r"\bDMAR: .{0,80}\bfault addr\b|\bUnhandled context fault\b", _IOMMU, _IOMMU_CODE),
     row(r"\bhandling fault status reg (?P<value>[0-9a-f]+)", _IOMMU, _IOMMU_CODE, unless_zero),
     row(r"\bCompletion-Wait loop timed out\b", _IOMMU_STUCK, _IOMMU_CODE),
+    row(rf"^(?=.*\berror).*?{_NUMBER}\b(?:un)?correct(?:able|ed)\b", _UNCORRECTED, "any driver", _weigh_counts),
     row(
         r"\b(?:no|0) (?:\w{1,12} )?(?:un)?correct(?:able|ed)\b|\bcorrectable errors? .{0,40}\binitiali[sz]ed",
         None,
