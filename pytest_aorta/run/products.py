@@ -80,7 +80,8 @@ class Execution(Product):
     """One launch of the workload: exit codes by host (None: still running when it was given up).
 
     `launched_at_s` and `ended_at_s` are seconds since the epoch on the machine that runs pytest; `workload` is what was
-    run, as WorkloadTree identifies it. `ranks_seen` were running, on `rank_hosts`, by their environment.
+    run, as WorkloadTree identifies it. `ranks_seen` were running, on `rank_hosts`, by their environment. `unlisted`
+    says of hosts why it is not known which files they had before the launch.
     """
 
     stored: ClassVar[bool] = True
@@ -95,6 +96,7 @@ class Execution(Product):
     roots: dict[str, str]
     work_dirs: dict[str, str]
     floors_ns: dict[str, int]
+    unlisted: dict[str, str] = {}
     accelerator: Accelerator
     ranks_seen: tuple[int, ...] = ()
     rank_hosts: tuple[str, ...] = ()

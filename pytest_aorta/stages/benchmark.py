@@ -21,7 +21,7 @@ from pytest_aorta.stages.losses import losses_of
 from pytest_aorta.stages.memory import why_killed
 from pytest_aorta.stages.phase import LOOK_AT_THEM, Phase, bring_logs, follow, start_phase, stop_phase
 from pytest_aorta.stages.rendezvous import choose_port, was_taken
-from pytest_aorta.stages.search import floor_ns, search
+from pytest_aorta.stages.search import ABSENT, floor_ns, search
 from pytest_aorta.stages.watch import Watch, round_of
 
 PHASE = "benchmark"
@@ -33,13 +33,14 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     unheld = _hold(run, tree)
     env = environment(settings, containers.accelerator)
     port = choose_port(run)
-    floors = _floors(run, tree)
+    unlisted = _list_traces(run, tree)
     execution = Execution(
         started=True,
         status="running",
         roots=tree.root,
         work_dirs=containers.work_dirs,
-        floors_ns=floors,
+        floors_ns=_floors(run),
+        unlisted=unlisted,
         accelerator=containers.accelerator,
         nccl_channels=num_channels(env),
         launched_at_s=time.time(),
@@ -125,12 +126,20 @@ def _hold(run: RunContext, tree: WorkloadTree) -> tuple[str, ...]:
     return (f"{run.head.name}: {root} has no locks; nothing keeps other runs out of it meanwhile",)
 
 
-def _floors(run: RunContext, tree: WorkloadTree) -> dict[str, int]:
-    """Note what trace files are there already, and each host's own time of launch."""
+def _list_traces(run: RunContext, tree: WorkloadTree) -> dict[str, str]:
+    """Note what trace files are there already; say of which hosts that cannot be told, and why."""
     known = search(run, tree.root, since_ns=dict.fromkeys(tree.root, 0))
-    for host in tree.root:
-        files = known[host]["files"] if host in known else ()  # a folder that is not there yet has none
-        write_inventory(run, host, files)
+    absent = [host for host, why in known.failed.items() if ABSENT in why.reason]
+    for host in (*known, *absent):
+        write_inventory(run, host, known[host]["files"] if host in known else ())
+    unlisted = {host: why.reason for host, why in known.failed.items() if host not in absent}
+    for host, why in unlisted.items():
+        log.warning("%s: the files from before the launch cannot be listed: %s", host, why)
+    return unlisted
+
+
+def _floors(run: RunContext) -> dict[str, int]:
+    """Give each host's own time of launch."""
     return {host: floor_ns(run.settings, int(clock["wall_ns"])) for host, clock in run.ask_inside(Ask("clock")).items()}
 
 

@@ -126,13 +126,12 @@ def _search(
     sightings: Sightings,
 ) -> dict[Host, Found]:
     """Look for fresh files on each host; `lacks` takes why there are none, `sightings` which hosts see the same."""
-    roots = {host.name: execution.roots[host.name] for host in hosts}
     known = {host.name: inventory for host in hosts if (inventory := read_inventory(run, host.name)) is not None}
     for host in hosts:
         if host.name not in known:
-            lacks[host.name] = without_inventory(run.folder, host.name)
+            lacks[host.name] = without_inventory(run.folder, host.name, execution.unlisted.get(host.name, ""))
     hosts = tuple(host for host in hosts if host.name in known)
-    roots = {host.name: roots[host.name] for host in hosts}
+    roots = {host.name: execution.roots[host.name] for host in hosts}
     times = {host: inventory.times for host, inventory in known.items()}
     answers = search(run, roots, since_ns=execution.floors_ns, known=times)
     lacks.update({host: not_found(run, host, error) for host, error in answers.failed.items()})

@@ -15,9 +15,8 @@ from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.stages.benchmark import PHASE
 from pytest_aorta.stages.losses import loss_of
-from pytest_aorta.stages.search import TRACE_FOLDER, names_its_traces
+from pytest_aorta.stages.search import ABSENT, TRACE_FOLDER, names_its_traces
 
-ABSENT = "No such file or directory"
 RULES_OUT_STALE = "written by this run (newer than launch, or changed since)"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # no SFTP server says one of these: they are of this machine
 
@@ -76,8 +75,11 @@ def not_found(run: RunContext, host: str, error: HostError) -> Lack:
     return Lack(said, host, _look_at_the_workload(run, host), wrote_none=True)
 
 
-def without_inventory(folder: RunFolder, host: str) -> Lack:
-    """Say that nobody knows which files are new."""
+def without_inventory(folder: RunFolder, host: str, why: str) -> Lack:
+    """Say that nobody knows which files are new; `why` the older ones could not be listed, where they never were."""
+    if why:
+        said = f"{host}: what was there before the launch could not be listed ({why}); which files are new is unknown"
+        return Lack(said, host, "see that the folder of the traces can be searched on that host, then run it again")
     said = f"{host}: the list of files from before the launch is gone; which are new is unknown"
     return Lack(said, host, f"keep clean-up jobs and other people out of {folder.path}, then run it again")
 

@@ -16,6 +16,7 @@ from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.stages.outside import ask_about_files
 
 TRACE_FOLDER = "torch_profiler"
+ABSENT = "No such file or directory"
 _ANY_FOLDERS = "(?:[^/]+/)*"
 STEP_LOGS = "rank_*_metrics.jsonl"
 EXCLUDED = ("combined_traces", ".cvs-aorta", ".git", "__pycache__")

@@ -13,6 +13,8 @@ from pytest_aorta.fleet.scripted import Reply, ScriptedTransport
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.products import Containers, Execution, Fabric, LogWindow, Rccl, WorkloadTree
 from pytest_aorta.stages.benchmark import run_benchmark
+from pytest_aorta.stages.collect import collect_traces
+from pytest_aorta.stages.inventory import read_inventory
 from pytest_aorta.stages.rccl import build_rccl
 from tests.run.test_context import context
 
@@ -61,6 +63,7 @@ def containers() -> Containers:
     return Containers(engine="bare", by_host={}, work_dirs={"a": "/w"}, accelerator="cpu", log_windows=windows)
 
 
+TRACE = {"path": "t.json", "size": 3, "mtime_ns": 10**18, "print": "x"}
 TREE = WorkloadTree(source="bundled", root={"a": "/w/tree"}, identity="x")
 
 
@@ -80,6 +83,32 @@ def test_where_a_process_will_not_die_logs_and_kernel_log_are_read_all_the_same(
     assert XID_79 in fatal.reason
     assert execution.status == "failed"
     assert run.folder.phase_log("benchmark", 0).read_text("utf-8") == "step 1\n"
+
+
+def test_where_the_earlier_files_cannot_be_listed_no_trace_is_taken(
+    run: RunContext, containers: Containers, host: ScriptedTransport
+) -> None:
+    host.replies[0] = Reply("find", error=("failed", "/w/tree/out: Permission denied"))
+    execution = benchmark(run, containers)
+    host.replies.append(Reply("find", {"files": [TRACE], "stale": 0, "too_deep": 0}))
+
+    (check,) = [each for each in collect_traces(run, execution).checks if each.host == "a"]
+    assert check.failed
+    assert check.reason == (
+        "a: what was there before the launch could not be listed (/w/tree/out: Permission denied); which files are new "
+        "is unknown"
+    )
+
+
+def test_a_folder_that_is_not_there_yet_has_no_earlier_files(
+    run: RunContext, containers: Containers, host: ScriptedTransport
+) -> None:
+    host.replies[0] = Reply("find", error=("failed", "/w/tree/out: No such file or directory"))
+    execution = benchmark(run, containers)
+    inventory = read_inventory(run, "a")
+    assert execution.unlisted == {}
+    assert inventory is not None
+    assert inventory.times == {}
 
 
 def test_a_build_that_will_not_die_is_told_with_its_log(
