@@ -63,6 +63,12 @@ class Settings:
         return self.config.multi_node.nproc_per_node or self.config.gpus_per_node
 
     @property
+    def ranks_per_host(self) -> int:
+        """Ranks on each host as `place_of` takes them; 0 where the workload starts and places its ranks itself."""
+        workload = self.config.workload
+        return 0 if workload is not None and workload.launcher == "none" else self.nproc_per_node
+
+    @property
     def world_size(self) -> int:
         """Ranks on all hosts."""
         return len(self.hosts) * self.nproc_per_node

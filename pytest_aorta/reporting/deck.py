@@ -101,7 +101,7 @@ class DeckFacts:
     """Everything that a deck is made of.
 
     `result_source` is None when nothing was parsed. `labels` are the stages' labels by test name, `evaluated` tells
-    whether the thresholds stage came to a judgement.
+    whether the thresholds stage came to a judgement. With 0 `ranks_per_host` it is not known which host has which rank.
     """
 
     view: RunView
@@ -110,6 +110,7 @@ class DeckFacts:
     workload: str = ""
     image: str = ""
     hosts: tuple[str, ...] = ()
+    gpus_per_node: int = 1
     ranks_per_host: int = 1
     nccl_channels: int | None = None
     rccl_branch: str = ""
@@ -271,7 +272,7 @@ def _results(facts: DeckFacts, values: Mapping[str, float | int]) -> DeckTable:
     about: dict[str, str | float | int] = {
         "Model": facts.cell_id or DEFAULT_CELL,
         "Nodes": len(facts.hosts),
-        "GPUs/node": facts.ranks_per_host,
+        "GPUs/node": facts.gpus_per_node,
         "NCCL channels": ABSENT if facts.nccl_channels is None else facts.nccl_channels,
         "RCCL branch": facts.rccl_branch or ABSENT,
     }
@@ -289,7 +290,7 @@ def _run_card(facts: DeckFacts, judged: Sequence[Judged], state: ThresholdsState
     if facts.result_source is not None:
         rows += [
             ("Nodes", str(len(facts.hosts)), False),
-            ("GPUs/node", str(facts.ranks_per_host), False),
+            ("GPUs/node", str(facts.gpus_per_node), False),
             ("NCCL channels", ABSENT if facts.nccl_channels is None else str(facts.nccl_channels), False),
             ("RCCL branch", facts.rccl_branch or ABSENT, False),
         ]

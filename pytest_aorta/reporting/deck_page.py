@@ -267,27 +267,31 @@ def _grids(deck: DeckDocument) -> list[_Chart]:
 
 
 def _grid(one: DeckHeatmap, deck: DeckDocument) -> _Chart:
-    """Draw a grid in the configured order of hosts; a rank that was not parsed has an empty cell."""
+    """Draw a grid in the configured order of hosts; a rank that was not parsed has an empty cell.
+
+    Where nobody knows which host has which rank, each rank stands for itself.
+    """
     is_delay = one.key == "caused_delay_ms"
     bands = figures_grid.SHARE if is_delay else figures_grid.DEVIATION
     known = dict(zip(one.ranks, zip(one.values, one.shares, strict=True), strict=True))
-    size = len(deck.hosts) * deck.ranks_per_host
-    shares = [known[rank][1] if rank in known else None for rank in range(size)]
+    ranks: Sequence[int] = range(len(deck.hosts) * deck.ranks_per_host) if deck.ranks_per_host else one.ranks
+    names = deck.hosts if deck.ranks_per_host else tuple(f"rank {rank}" for rank in one.ranks)
+    shares = [known[rank][1] if rank in known else None for rank in ranks]
     titles = []
-    if size <= figures_grid.MAX_TITLED_CELLS:
-        titles = [_cell_title(rank, known.get(rank), one, deck, signed=not is_delay) for rank in range(size)]
+    if len(ranks) <= figures_grid.MAX_TITLED_CELLS:
+        titles = [_cell_title(rank, known.get(rank), one, deck, signed=not is_delay) for rank in ranks]
     seen = {next(band.label for band in bands if share <= band.below) for share in _known(shares)}
     heading = f"{one.label}, against {one.compared_with}"
     if len(seen) == 1 and None not in shares:
-        return _Chart(heading, None, note=f"All {size:,} ranks: {seen.pop()}.")
+        return _Chart(heading, None, note=f"All {len(ranks):,} ranks: {seen.pop()}.")
     figure = figures_grid.grid(
         f"{one.label} of {len(one.ranks)} ranks against {one.compared_with}",
-        shares, titles, rows=deck.ranks_per_host, bands=bands, hosts=deck.hosts,
+        shares, titles, rows=deck.ranks_per_host or 1, bands=bands, hosts=names,
     )  # fmt: skip
     shown = [(band.colour, band.label) for band in bands if band.label in seen]
     if None in shares:
         shown.append((figures_grid.MISSING, "not measured"))
-    outside = sum(rank >= size for rank in one.ranks)
+    outside = len(known.keys() - set(ranks))
     note = f"Ranks that belong to no configured host are not drawn: {outside}." if outside else ""
     return _Chart(heading, figure, Legend.of(shown), note=note)
 
@@ -376,7 +380,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _host(rank: int, deck: DeckDocument) -> str:
     host, local = place_of(rank, deck.hosts, deck.ranks_per_host)
-    return ABSENT if host is None else f"{host} #{local}"
+    return ABSENT if host is None else host if local is None else f"{host} #{local}"
 
 
 def _cell(value: float | None) -> str:

@@ -98,7 +98,7 @@ def facts_of(record: RunRecord, folder: RunFolder, deck: DeckPlace) -> DeckFacts
     view = view_of(record, folder)
     stages = tuple(replace(stage, reason=without_cause(stage.reason)) for stage in view.stages)
     result, execution = _product(record, Result), _product(record, Execution)
-    hosts, per_host = tuple(host.name for host in settings.hosts), settings.nproc_per_node
+    hosts, per_host = tuple(host.name for host in settings.hosts), settings.ranks_per_host
     config, judging = settings.config, record.stages.get("test_validate_thresholds")
     return DeckFacts(
         view=replace(view, stages=stages),
@@ -107,6 +107,7 @@ def facts_of(record: RunRecord, folder: RunFolder, deck: DeckPlace) -> DeckFacts
         workload=_workload(settings),
         image=_image(settings),
         hosts=hosts,
+        gpus_per_node=settings.nproc_per_node,
         ranks_per_host=per_host,
         nccl_channels=execution.nccl_channels if execution is not None else None,
         rccl_branch=_rccl(config.rccl.branch, _product(record, Rccl)),

@@ -93,9 +93,8 @@ def _unreadable(summaries: Summaries) -> Iterator[Check]:
 def _missing_check(settings: Settings, artifacts: Artifacts, missing: set[int]) -> Iterator[Check]:
     """Say which ranks are missing; only a warning where their hosts failed the collection by it already."""
     if missing:
-        per_node = settings.nproc_per_node
-        hosts = settings.cluster.hosts
-        owners = [hosts[rank // per_node].name if rank // per_node < len(hosts) else "" for rank in sorted(missing)]
+        hosts = [host.name for host in settings.cluster.hosts]
+        owners = [place_of(rank, hosts, settings.ranks_per_host)[0] for rank in sorted(missing)]
         where = sorted(set(filter(None, owners)))
         on = f" (on {', '.join(where)})" if where else ""
         check = _failed(
@@ -257,9 +256,7 @@ def _problems_of(told: StepLog, num_steps: int, *, told_end: bool) -> Iterator[s
 def _host_of(settings: Settings, rank: int) -> str | None:
     """Give the host of a rank, None where the workload places its ranks itself or there is only one host."""
     hosts = [host.name for host in settings.cluster.hosts]
-    if len(hosts) == 1 or not launched_size(settings):
-        return None
-    return place_of(rank, hosts, settings.nproc_per_node)[0]
+    return None if len(hosts) == 1 else place_of(rank, hosts, settings.ranks_per_host)[0]
 
 
 def _empty(ranks: Sequence[RankSummary]) -> Iterator[Check]:

@@ -30,7 +30,7 @@ def validate_thresholds(run: RunContext, result: Result) -> Verdicts:
 
 
 def _host_of(settings: Settings, rank: int) -> str | None:
-    return place_of(rank, [host.name for host in settings.hosts], settings.nproc_per_node)[0]
+    return place_of(rank, [host.name for host in settings.hosts], settings.ranks_per_host)[0]
 
 
 def all_rules(settings: Settings) -> tuple[Rule, ...]:

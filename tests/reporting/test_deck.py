@@ -204,6 +204,15 @@ def test_the_straggler_comes_with_its_host(tmp_path: Path) -> None:
     assert len(deck.summary.worst_ranks) == 10
 
 
+def test_no_host_is_named_for_a_rank_that_the_workload_placed_itself(tmp_path: Path) -> None:
+    own = {"command": ["./train"], "launcher": "none", "traces": "out/*"}
+    deck = deck_of(make_run(tmp_path, ranks=64, state="fail", workload=own))
+    assert deck.summary.straggler is not None
+    assert (deck.summary.straggler.rank, deck.summary.straggler.host) == (33, None)
+    assert {rank.host for rank in deck.summary.worst_ranks} == {None}
+    assert dict(zip(deck.results_table.headers, deck.results_table.rows[0], strict=True))["GPUs/node"] == 8
+
+
 def test_straggler_kernel_log_and_commit_come_from_what_stages_handed_on(tmp_path: Path) -> None:
     run = make_run(tmp_path, ranks=16, state="fail")
     result = Result.model_validate(run.record.products["Result"])

@@ -166,6 +166,15 @@ def test_ranks_with_holes_can_be_drawn(tmp_path: Path) -> None:
     assert "—" in page.text
 
 
+def test_ranks_that_nobody_placed_are_drawn_without_hosts(tmp_path: Path) -> None:
+    own = {"command": ["./train"], "launcher": "none", "traces": "out/*"}
+    html, page = page_of(tmp_path, make_run(tmp_path, ranks=16, state="fail", workload=own))
+    ranks = html[html.index('<section id="ranks"') : html.index("</section>", html.index('<section id="ranks"'))]
+    assert "rank 3, —: " in ranks
+    assert "gpu-000" not in ranks
+    assert "2 hosts · run" in page.text
+
+
 def test_a_metric_has_one_colour_in_every_chart(tmp_path: Path) -> None:
     run = make_run(tmp_path, ranks=16)
     page = render_deck(build_deck(facts_of(run.record, run.folder, DeckPlace(tmp_path / "deck.html", LABELS))))

@@ -112,6 +112,13 @@ def test_ranks_that_torchrun_started_train_together(
     assert told(cluster_of(tmp_path, launcher="torchrun"), *ranks) == [("failed", reason) for reason in reasons]
 
 
+@pytest.mark.parametrize(("launcher", "where"), [("torchrun", " (on n2)"), ("none", "")])
+def test_a_missing_rank_is_of_no_host_where_the_workload_placed_it(tmp_path: Path, launcher: str, where: str) -> None:
+    [(state, reason)] = told(cluster_of(tmp_path, launcher=launcher), gpu_rank(0, 2, communicates=True))
+
+    assert (state, reason) == ("failed", f"no trace of rank 1{where}; metrics are those of the others")
+
+
 def test_ranks_that_the_workload_starts_itself(tmp_path: Path) -> None:
     settings = cluster_of(tmp_path)
 
