@@ -58,8 +58,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     checks = [*_outcome(run, phase, watch, error, containers.accelerator)]
     checks += [] if checks else judge_ranks(settings, watch)
     checks += [_bad(str(why), phase, LOOK_AT_THEM, host, fault="rig") for host, why in phase.unended.items()]
-    job_pids = None if run.is_inside and not watch.pids else watch.pids
-    kernel = scan(run, containers.log_windows, containers.accelerator, job_pids)
+    kernel = scan(run, containers.log_windows, containers.accelerator, watch.pids)
     checks += kernel.checks
     return execution.model_copy(
         update={

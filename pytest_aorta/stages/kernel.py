@@ -42,12 +42,12 @@ class Scan:
 
 
 def scan(
-    run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator, job_pids: set[int] | None
+    run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator, job_pids: Mapping[str, set[int]]
 ) -> Scan:
     """Read every host's kernel log since the run began and judge it.
 
-    The crash of a process that is not in `job_pids` is a note; None has every crash count, where the pids of what runs
-    in containers cannot be told from outside.
+    The crash of a process that is not among the `job_pids` of its host is a note. On a host of which none is known
+    every crash counts: its ranks ended before they were looked at, or cannot be seen from outside of their container.
     """
     if not run.settings.config.kernel_log.enabled:
         return Scan([_not_scanned(host, "kernel_log.enabled is false") for host in windows], num_notes=None)
@@ -64,7 +64,7 @@ def scan(
             found.checks.append(_incomplete(run, host, answers.failed[host].reason))
             found.num_notes = None
             continue
-        _judge_host(run, host, window, answers[host], job_pids, found)
+        _judge_host(run, host, window, answers[host], job_pids.get(host) or None, found)
     return found
 
 

@@ -49,7 +49,7 @@ class Watch:
     last_beat: dict[str, Any] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)
     rank_hosts: set[str] = field(default_factory=set)
-    pids: set[int] = field(default_factory=set)
+    pids: dict[str, set[int]] = field(default_factory=dict)
     failures: dict[str, Failures] = field(default_factory=dict)
     stacks: dict[str, list[str]] = field(default_factory=dict)
     stalled: str = ""
@@ -158,10 +158,11 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
 
 
 def look_at_processes(run: RunContext, watch: Watch, phase: Phase) -> None:
-    """Ask which processes of the workload run now; note their ranks, and their pids as the kernel logs them."""
+    """Ask which processes of the workload run now; note their ranks, and their pids as the kernel counts them."""
     for host, answer in run.inside.perform(Ask("processes", timeout_s=10)).items():
         found = _descendants(answer, phase.name)
-        watch.pids.update(_pids_outside(run, host) if run.is_inside else (int(process["pid"]) for process in found))
+        pids = _pids_outside(run, host) if run.is_inside else _pids(answer, phase.name)
+        watch.pids.setdefault(host, set()).update(pids)
         for process in found:
             if process.get("rank") is not None:
                 watch.ranks.add(int(process["rank"]))
@@ -173,6 +174,13 @@ def _pids_outside(run: RunContext, host: str) -> Iterator[int]:
     marked = Ask("marked", {"token": run.inside.token(host)}, timeout_s=10)
     for answer in run.fleet.perform({host: marked}).values():
         yield from map(int, answer["pids"])
+
+
+def _pids(answer: Answer, name: str) -> Iterator[int]:
+    """Give the pids of a group, that of its leader too."""
+    if group := answer["groups"].get(name):
+        yield int(group["pid"])
+        yield from (int(process["pid"]) for process in group["descendants"])
 
 
 def _descendants(answer: Answer, name: str) -> list[dict[str, Any]]:

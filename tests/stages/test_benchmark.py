@@ -50,7 +50,6 @@ def host() -> ScriptedTransport:
 @pytest.fixture
 def run(tmp_path: Path, host: ScriptedTransport) -> Iterator[RunContext]:
     fleet = Fleet({"a": host})
-    fleet.open({"a": "/w.node"})
     cluster = {"transport": "local", "node_dict": {"a": {"vpc_ip": "127.0.0.1"}}}
     workload = {"command": ["./train"], "launcher": "none", "traces": "out/*"}
     yield context(tmp_path, fleet, cluster=cluster, workload=workload)

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from pytest_aorta.config.load import load
+from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.fleet.scripted import Reply, ScriptedTransport
 from pytest_aorta.stages.benchmark import judge_ranks
 from pytest_aorta.stages.phase import Phase, fail_fast
-from pytest_aorta.stages.watch import Watch
+from pytest_aorta.stages.watch import Watch, look_at_processes
+from tests.run.test_context import context
 
 CONFIG = Path(__file__).parents[2] / "configs" / "local_cpu.json"
 NOTICE = "E1129 17:31:30.120000 77 torch/x/api.py:1002] failed (exitcode: 13) local_rank: 0 (pid: 5) of binary: python"
@@ -80,3 +83,17 @@ def test_a_host_whose_ranks_ended_unseen_is_not_judged_by_their_number(
     two_hosts.ranks, two_hosts.rank_hosts = ranks, hosts
     told = [(check.state, check.reason) for check in judge_ranks(two_hosts.settings, two_hosts)]
     assert told == ([(state, reason)] if state else [])
+
+
+def test_the_pids_of_each_host_are_known_by_themselves(tmp_path: Path, two_hosts: Watch) -> None:
+    def answer(pid: int) -> Reply:
+        rows = [{"pid": pid + 1, "rank": 0}]
+        return Reply("processes", {"groups": {"benchmark": {"pid": pid, "running": True, "descendants": rows}}})
+
+    fleet = Fleet({"a": ScriptedTransport([answer(10)]), "b": ScriptedTransport([answer(20)])})
+    cluster = {"transport": "local", "node_dict": {host: {"vpc_ip": "127.0.0.1"} for host in fleet.hosts}}
+
+    look_at_processes(context(tmp_path, fleet, cluster=cluster), two_hosts, Phase("benchmark", fleet.hosts))
+    fleet.close()
+
+    assert two_hosts.pids == {"a": {10, 11}, "b": {20, 21}}
