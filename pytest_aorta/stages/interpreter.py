@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import CommandFailed, FleetError, HostError, Misnamed
 from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.reporting.text import one_line
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator
 from pytest_aorta.stages.command import SET_PYTHON, python_command, uses_torchrun
 
+MAX_PRINTED_CHARS = 300
 # torch/version.py tells what torch was built for; importing torch itself takes seconds.
 PROBE = """
 import importlib.metadata, importlib.util, json, os, runpy, sys
@@ -41,7 +44,15 @@ def require_torch(run: RunContext, accelerator: Accelerator) -> None:
             last = (str(answer["stderr"]).strip().splitlines() or ["no output"])[-1]
             problems[host] = CommandFailed(host, f"{python[0]} exited {answer['exit_code']}: {last}")
             continue
-        found = json.loads(answer["stdout"])
+        found = _found(str(answer["stdout"]))
+        if found is None:
+            printed = one_line(str(answer["stdout"]), MAX_PRINTED_CHARS) or "nothing"
+            problems[host] = CommandFailed(
+                host,
+                f"{python[0]} was asked for its torch, and its last line does not tell; it printed {printed}; "
+                "see what else prints there (a wrapper, a sitecustomize)",
+            )
+            continue
         log.info("%s: Python %s, torch %s", host, found["python"], found["torch"])
         if found["torch"] is None:
             where = f" of the image {container.image}" if run.is_inside and container else ""
@@ -52,6 +63,15 @@ def require_torch(run: RunContext, accelerator: Accelerator) -> None:
             problems[host] = Misnamed(host, f"{python[0]} has {why}")
     if problems:
         raise FleetError(problems)
+
+
+def _found(printed: str) -> dict[str, Any] | None:
+    """Give what the probe told in the last line, None if nothing: a wrapper or a sitecustomize may print before it."""
+    try:
+        found = json.loads(printed.strip().splitlines()[-1])
+    except (ValueError, IndexError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and found.keys() >= {"python", "torch", "rocm", "cuda"} else None
 
 
 def built_without(accelerator: Accelerator, found: Mapping[str, str | None]) -> str:
