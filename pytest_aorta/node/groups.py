@@ -28,6 +28,8 @@ from .undoings import Undoings
 
 __all__ = ["Group", "Groups", "reap"]
 
+RANK_DIGITS = 9
+
 OnEvent = Callable[[str, Answer], None]
 
 
@@ -267,4 +269,4 @@ def _is_child_of_rank(pid: int, processes: Table) -> bool:
 
 def _rank(environ: Mapping[str, str], name: str) -> int | None:
     value = environ.get(name, "")
-    return int(value) if value.isdigit() else None
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= RANK_DIGITS else None

@@ -163,6 +163,23 @@ while True:
 """
 
 
+@pytest.mark.parametrize("rank", ["²", "9" * 5000, "x", ""])
+def test_what_is_no_number_is_no_rank(fleet: Fleet, ask: AskNode, tmp_path: Path, rank: str) -> None:
+    args = {
+        "name": "g",
+        "argv": ["bash", "-c", "sleep 60 & wait"],
+        "cwd": str(tmp_path),
+        "env": {"RANK": rank},
+        "log": str(tmp_path / "log"),
+    }
+    fleet.perform(Ask("start", args)).or_raise()
+    rows = []
+    while not rows:
+        rows = ask("processes")["groups"]["g"]["descendants"]
+    assert [row["rank"] for row in rows] == [None]
+    ask("stop")
+
+
 def test_ranks_are_found_and_only_those_that_listen_are_signalled(
     fleet: Fleet, ask: AskNode, until: Until, tmp_path: Path
 ) -> None:

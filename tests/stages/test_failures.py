@@ -37,6 +37,13 @@ def test_rank_with_an_error_of_its_own_is_named_with_it() -> None:
     assert said == "a: rank 1 exited 1: ValueError: no such layer (1 more rank ended after it)"
 
 
+def test_numbers_of_thousands_of_digits_are_none() -> None:
+    many = "9" * 5000
+    lines = [f"  rank      : {many} (local_rank: 0)", *block((0, 13)), f"  exitcode  : {many} (pid: 6)"]
+
+    assert cause(*lines) == "a: rank 0 exited 13"
+
+
 def test_rank_that_torchrun_ended_is_not_named() -> None:
     said = cause("[default3]:MemoryError: out of memory", *block((3, 1), (0, -15), (1, -15)))
 
