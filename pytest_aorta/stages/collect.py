@@ -35,7 +35,7 @@ from pytest_aorta.stages.lacks import (
     wrote_none,
 )
 from pytest_aorta.stages.outside import ask_about_files
-from pytest_aorta.stages.phase import bring_logs, scrub_file
+from pytest_aorta.stages.phase import bring_logs, scrub_files
 from pytest_aorta.stages.proof import Sightings, unproven, unread
 from pytest_aorta.stages.search import STEP_LOGS, TRACE_FOLDER, is_trace, names_its_traces, newest_tree, search, tree_of
 from pytest_aorta.stages.sizes import amount, fits, too_large
@@ -180,8 +180,7 @@ def _bring(run: RunContext, execution: Execution, host: Host, found: Found, layo
     destination = run.folder.traces(layout, host.rank)
     try:
         bring_files(run, host.name, execution.roots[host.name], found.files, archive, destination)
-        for step_log in destination.rglob(STEP_LOGS):
-            scrub_file(step_log, run.folder.secrets)
+        scrub_files(destination.rglob(STEP_LOGS), run.folder.secrets)
     except FleetError as error:
         why = error.by_host[host.name]
         if isinstance(why, TimedOut):

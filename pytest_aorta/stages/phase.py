@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -186,21 +186,42 @@ def _bring_log(run: RunContext, host: str, remote: str, local: Path) -> None:
     lost = run.fleet.loss(host)
     if lost is not None and lost.is_cut:  # connecting anew would take its time and fail
         raise lost
-    run.fleet.fetch(host, remote, local)
-    scrub_file(local, run.folder.secrets)
+    raw = local.with_name(f".{local.name}.raw")
+    try:
+        run.fleet.fetch(host, remote, raw)
+        scrub_files([raw], run.folder.secrets)
+        raw.replace(local)
+    finally:
+        raw.unlink(missing_ok=True)
 
 
-def scrub_file(path: Path, secrets: tuple[str, ...]) -> None:
-    """Take secrets out of a log in place: a workload may print its environment."""
-    if not secrets:
-        return
+def scrub_files(paths: Iterable[Path], secrets: tuple[str, ...]) -> None:
+    """Take secrets out of logs in place: a workload may print its environment. If one fails, the rest is removed.
+
+    Raises:
+        OSError: one could not be written.
+    """
+    left = list(paths) if secrets else []
+    try:
+        while left:
+            _scrub(left[-1], secrets)
+            left.pop()
+    finally:
+        for path in left:
+            path.unlink(missing_ok=True)
+
+
+def _scrub(path: Path, secrets: tuple[str, ...]) -> None:
     partial = path.with_name(f".{path.name}.part")
-    with (
-        path.open(encoding="utf-8", errors="replace", newline="") as lines,
-        partial.open("w", encoding="utf-8", newline="") as kept,
-    ):
-        kept.writelines(scrub_line(line, secrets) for line in lines)
-    partial.replace(path)
+    try:
+        with (
+            path.open(encoding="utf-8", errors="replace", newline="") as lines,
+            partial.open("w", encoding="utf-8", newline="") as kept,
+        ):
+            kept.writelines(scrub_line(line, secrets) for line in lines)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _take(phase: Phase, event: Event, on_lines: Callable[[str, list[str]], None]) -> None:
