@@ -52,12 +52,14 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     if not settings.config.multi_node.master_port and was_taken(watch) and not phase.unended:
         log.warning("port %d was taken after it had been chosen; one more attempt with another", port)
         port = choose_port(run)
+        execution = execution.model_copy(update={"launched_at_s": time.time()})
         watch, phase, error = _launch(run, execution, _commands(run, tree, containers, port), env, logs)
     duration = phase.elapsed_s
     bring_logs(run, PHASE, logs)
     checks = [*_outcome(run, phase, watch, error, containers.accelerator)]
     checks += [] if checks else judge_ranks(settings, watch)
     checks += [_bad(str(why), phase, LOOK_AT_THEM, host, fault="rig") for host, why in phase.unended.items()]
+    checks += [] if error else _library(rccl)
     kernel = scan(run, containers.log_windows, containers.accelerator, watch.pids)
     checks += kernel.checks
     return execution.model_copy(
@@ -208,6 +210,19 @@ def _bad(reason: str, phase: Phase, next_step: str, host: str | None = None, fau
             "next_step": next_step,
         }
     )
+
+
+def _library(rccl: Rccl) -> Iterator[Check]:
+    """Say that nothing shows whether the ranks loaded the library that was built: torch brings one of its own."""
+    if rccl.built:
+        which = rccl.library or rccl.commit or "its script told no path"
+        yield Check(
+            label="[evidence] (check=rccl_library)",
+            state="not_judged",
+            subtest=False,
+            reason=f"whether the ranks loaded the RCCL that was built ({which})",
+            next_step="look for librccl in /proc/PID/maps of a rank while it runs",
+        )
 
 
 def judge_ranks(settings: Settings, watch: Watch) -> Iterator[Check]:

@@ -27,7 +27,6 @@ ROCM_LIBRARY_DIRS = ("/opt/rocm/lib", "/opt/rocm/lib64", "/opt/openmpi/lib", "/o
 
 SET_PYTHON = "set `python` to the full path of one that has torch there"
 _PLAIN_FLAG = re.compile(r"-[bBdEiIOqsSuvx]+")  # of python, without a word that belongs to it
-BUNDLED_BUILD_SCRIPT = "scripts/build_rccl.sh"
 
 
 def override_tokens(overrides: Mapping[str, Any]) -> list[str]:

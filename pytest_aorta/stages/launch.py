@@ -149,12 +149,12 @@ def _require_distinct(run: RunContext, facts: Mapping[str, Answer]) -> None:
 
 
 def _devices(settings: Settings, facts: Mapping[str, Answer], accelerator: Accelerator) -> Iterator[Check]:
-    if accelerator == "cpu":
-        return
     """Hold each host's devices against the number of ranks.
 
     Of several hosts that have none at all none is blamed: it is as likely that they have another accelerator.
     """
+    if accelerator == "cpu":
+        return
     wanted = settings.config.gpus_per_node
     shown = {host: _num_devices(answer, accelerator) for host, answer in facts.items()}
     lacking = [host for host, number in shown.items() if number < wanted]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,8 @@ def host() -> ScriptedTransport:
 @pytest.fixture
 def run(tmp_path: Path, host: ScriptedTransport) -> Iterator[RunContext]:
     fleet = Fleet({"a": host})
-    cluster = {"transport": "local", "node_dict": {"a": {"vpc_ip": "127.0.0.1"}}}
     workload = {"command": ["./train"], "launcher": "none", "traces": "out/*"}
-    yield context(tmp_path, fleet, cluster=cluster, workload=workload)
+    yield context(tmp_path, fleet, cluster=CLUSTER, workload=workload)
     fleet.close()
 
 
@@ -62,6 +62,7 @@ def containers() -> Containers:
     return Containers(engine="bare", by_host={}, work_dirs={"a": "/w"}, accelerator="cpu", log_windows=windows)
 
 
+CLUSTER = {"transport": "local", "node_dict": {"a": {"vpc_ip": "127.0.0.1"}}}
 TRACE = {"path": "t.json", "size": 3, "mtime_ns": 10**18, "print": "x"}
 TREE = WorkloadTree(source="bundled", root={"a": "/w/tree"}, identity="x")
 
@@ -108,6 +109,42 @@ def test_a_folder_that_is_not_there_yet_has_no_earlier_files(
     assert execution.unlisted == {}
     assert inventory is not None
     assert inventory.times == {}
+
+
+def test_whether_the_built_library_was_loaded_is_not_judged(run: RunContext, containers: Containers) -> None:
+    execution = run_benchmark(run, containers, TREE, Fabric(), Rccl(built=True, library="/mnt/rccl/librccl.so"))
+
+    (check,) = [check for check in execution.checks if check.state == "not_judged"]
+    assert check.reason == "whether the ranks loaded the RCCL that was built (/mnt/rccl/librccl.so)"
+
+
+def test_a_second_attempt_has_its_own_time_of_launch(
+    tmp_path: Path, host: ScriptedTransport, containers: Containers
+) -> None:
+    taken = {"name": "benchmark", "lines": ["DistNetworkError: port 4711: EADDRINUSE"]}
+    stopped_at_s: list[float] = []
+
+    def stopped(_: Any) -> dict[str, Any]:
+        stopped_at_s.append(time.time())
+        return {"stopped": {}, "left": []}
+
+    host.replies = [
+        *(Reply(do, {"port": 4711}, times=2) for do in ("offer", "withdraw")),
+        *host.replies[:2],
+        Reply("start", events=(("lines", taken), *exited("benchmark", 1))),
+        Reply("start", events=exited("benchmark")),
+        Reply("stop", stopped, times=2),
+        Reply("kernel_log", KERNEL_LOG),
+    ]
+    fleet = Fleet({"a": host})
+    workload = {"command": ["train.py"], "launcher": "torchrun", "traces": "out/*"}
+    run = context(tmp_path, fleet, cluster=CLUSTER, workload=workload)
+
+    execution = benchmark(run, containers)
+    fleet.close()
+
+    assert len(stopped_at_s) == 2
+    assert stopped_at_s[0] <= execution.launched_at_s <= execution.ended_at_s <= time.time()
 
 
 def test_a_build_that_will_not_die_is_told_with_its_log(
