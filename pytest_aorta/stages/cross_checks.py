@@ -91,7 +91,10 @@ def _unreadable(summaries: Summaries) -> Iterator[Check]:
 
 
 def _missing_check(settings: Settings, artifacts: Artifacts, missing: set[int]) -> Iterator[Check]:
-    """Say which ranks are missing; only a warning where their hosts failed the collection by it already."""
+    """Say which ranks are missing; only a warning where their hosts failed the collection by it already.
+
+    Of ranks whose hosts nobody knows, where any host did.
+    """
     if missing:
         hosts = [host.name for host in settings.cluster.hosts]
         owners = [place_of(rank, hosts, settings.ranks_per_host)[0] for rank in sorted(missing)]
@@ -103,7 +106,7 @@ def _missing_check(settings: Settings, artifacts: Artifacts, missing: set[int]) 
             "see the logs of these ranks, or correct gpus_per_node and nproc_per_node",
             "rig",
         )
-        is_known = all(owner in artifacts.errors for owner in owners)
+        is_known = all(owner in artifacts.errors if owner else artifacts.errors for owner in owners)
         yield check.model_copy(update={"state": "warned"}) if is_known else check
 
 

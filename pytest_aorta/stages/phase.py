@@ -17,7 +17,7 @@ POLL_SECONDS = 0.5
 GRACE_SECONDS = 10
 LOG_SECONDS = 3600
 MAX_TOLD_LINES = 5000
-LOOK_AT_THEM = "look whether they are in uninterruptible sleep (state D of ps), and in which driver or file system"
+LOOK_AT_THEM = "look whether these processes sleep uninterruptibly (state D of ps), and in which driver or file system"
 
 
 @dataclass(slots=True)

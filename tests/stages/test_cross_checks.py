@@ -117,6 +117,11 @@ def test_a_missing_rank_is_of_no_host_where_the_workload_placed_it(tmp_path: Pat
     [(state, reason)] = told(cluster_of(tmp_path, launcher=launcher), gpu_rank(0, 2, communicates=True))
 
     assert (state, reason) == ("failed", f"no trace of rank 1{where}; metrics are those of the others")
+    errors = {"n1" if launcher == "none" else "n2": "it is down"}
+    lost = ARTIFACTS.model_copy(update={"layout": "combined", "accelerator": "cuda", "errors": errors})
+    ranks = Summaries((gpu_rank(0, 2, communicates=True),), ())
+    (check,) = cross_checks(cluster_of(tmp_path, launcher=launcher), lost, ranks, ())
+    assert check.state == "warned"
 
 
 def test_ranks_that_the_workload_starts_itself(tmp_path: Path) -> None:
