@@ -15,6 +15,7 @@ from pytest_aorta.trace.summary import RankSummary
 
 MAX_NAMED = 16
 MAX_FILES = 5
+MAX_LOST_RATIO = 0.01
 
 
 def cross_checks(
@@ -31,6 +32,7 @@ def cross_checks(
     yield from _without_gpu(artifacts, summaries.ranks)
     yield from _empty(summaries.ranks)
     yield from _cut(artifacts, summaries.ranks)
+    yield from _lossy(artifacts, summaries.ranks)
     yield from _checksums(logs)
     if logs and artifacts.completed:
         yield from _step_logs(settings, artifacts, summaries.ranks, logs)
@@ -282,6 +284,21 @@ def _cut(artifacts: Artifacts, ranks: Sequence[RankSummary]) -> Iterator[Check]:
             f"the trace of rank {_names(list(dict.fromkeys(cut)))} is cut: its end is missing, so that its times are "
             "too small",
             "was the disk full, or was the rank ended while it wrote its trace? Run again",
+            "rig",
+        )
+        yield check if artifacts.completed else check.model_copy(update={"state": "warned"})
+
+
+def _lossy(artifacts: Artifacts, ranks: Sequence[RankSummary]) -> Iterator[Check]:
+    """Say which whole traces lost more than a few of the events that times are made of; fewer are only noted."""
+    lossy = [rank for rank in ranks if rank.lost_ratio > MAX_LOST_RATIO and not rank.is_cut]
+    if lossy:
+        worst = max(rank.lost_ratio for rank in lossy)
+        check = _failed(
+            "trace",
+            f"the trace of rank {_numbers(lossy)} lost {worst:.1%} of its GPU events, launch calls or steps (expected "
+            f"{MAX_LOST_RATIO:.0%} or less), so that its times are wrong",
+            "see the notes on these traces: are events of it without a usable time, was the file damaged? Run again",
             "rig",
         )
         yield check if artifacts.completed else check.model_copy(update={"state": "warned"})

@@ -34,6 +34,7 @@ from pytest_aorta.trace.head import Head
 from pytest_aorta.trace.intervals import MAX_NS, Nanoseconds
 from pytest_aorta.trace.kinds import CATEGORIES, COLLECTIVE_OPS, STEP, Category, Kind, kind_of
 from pytest_aorta.trace.links import Links
+from pytest_aorta.trace.losses import Losses
 from pytest_aorta.trace.numbers import InexactError, many_to_ns
 from pytest_aorta.trace.pending import Pending
 from pytest_aorta.trace.salvage import METADATA_BYTES, Metadata, Salvaged, metadata_of, replace_bare_numbers, salvage
@@ -127,12 +128,27 @@ class Trace:
     names: list[str] = field(default_factory=list)
     devices: list[int | None] = field(default_factory=list)
     num_events: int = 0
-    num_lost: int = 0
+    losses: Losses = field(default_factory=Losses)
     is_cut: bool = False
     has_comm_ops: bool = False
     peak_memory_bytes: int | None = None
     warnings: list[str] = field(default_factory=list)
     links: Links | None = None
+
+    @property
+    def num_lost(self) -> int:
+        """How many events were lost."""
+        return self.losses.total
+
+    @property
+    def lost_ratio(self) -> float:
+        """Share of the GPU events, launch calls or steps that was lost, whichever is largest."""
+        return self.losses.ratio(
+            num_gpu=len(self.events.kind),
+            num_launches=len(self.launches.correlation),
+            num_steps=len(self.steps),
+            num_events=self.num_events,
+        )
 
 
 def column(values: array[int]) -> NDArray[Any]:
@@ -268,14 +284,14 @@ class Reader:
 
     def _take_apart(self, piece: bytes, *, final: bool) -> None:
         salvaged: Salvaged = salvage(piece.decode("utf-8", "surrogateescape"), final=final)
-        self.trace.num_lost += salvaged.num_lost
+        self.trace.losses.see(salvaged.lost)
         self._keep([event_of(value) for value in salvaged.events])
         rest = salvaged.rest.encode("utf-8", "surrogateescape")
         if salvaged.ended:
             self._events_ended = True
             self._take_tail(self._pending.take_after(rest))
         elif len(rest) > MAX_EVENT_BYTES:
-            self.trace.num_lost += 1
+            self.trace.losses.unknown += 1
         elif rest:
             self._pending.put_back(rest)
 
@@ -296,7 +312,10 @@ class Reader:
             elif category is _RANGE and event.ph == "X" and STEP.fullmatch(event.name):
                 steps.add(category, event)
         timed_gpu, timed_launches, timed_steps = gpu.timed(), launches.timed(), steps.timed()
-        self.trace.num_lost += timed_gpu.num_lost + timed_launches.num_lost + timed_steps.num_lost
+        losses = self.trace.losses
+        losses.gpu += timed_gpu.num_lost
+        losses.launches += timed_launches.num_lost
+        losses.steps += timed_steps.num_lost
         self._store_gpu(timed_gpu)
         self._store_launches(timed_launches)
         self._store_steps(timed_steps)

@@ -14,6 +14,7 @@ METADATA_BYTES = 16 << 20
 _BETWEEN = re.compile(r"[\s,\x00]*")
 _NEXT_EVENT = re.compile(r'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args|id|s|bp|dur)")')
 _END_OF_EVENTS = re.compile(r'\}\s*(?=\]\s*(?:,\s*"|\}|$))')
+_CATEGORY = re.compile(r'"cat"\s*:\s*"([^"]*)"')
 _BARE = r"(?<=[:\[,])(\s*)-?(?:inf(?:inity)?|nan)(?=\s*[,}\]])"
 _BARE_TEXT = re.compile(_BARE, re.IGNORECASE)
 _BARE_BYTES = re.compile(_BARE.encode(), re.IGNORECASE)
@@ -38,10 +39,13 @@ class Metadata:
 
 @dataclass(slots=True)
 class Salvaged:
-    """Events taken out of damaged text; `rest` was not: an event not yet whole, or what follows the array."""
+    """Events taken out of damaged text; `rest` was not: an event not yet whole, or what follows the array.
+
+    `lost`: the category of each event that could not be read, None where the text does not tell it.
+    """
 
     events: list[dict[str, Any]] = field(default_factory=list)
-    num_lost: int = 0
+    lost: list[str | None] = field(default_factory=list)
     ended: bool = False
     rest: str = ""
 
@@ -71,7 +75,8 @@ def salvage(text: str, *, final: bool) -> Salvaged:
                 _END_OF_EVENTS.search(text, position + 1) if final else None
             )
             if boundary is None:
-                found.num_lost += final
+                if final:
+                    found.lost.append(_category_in(text[position:]))
                 found.rest = "" if final else text[position:]
                 return found
             value, whole = _value_at(_BARE_TEXT.sub(r"\1null", text[position : boundary.start() + 1]), 0)
@@ -80,8 +85,13 @@ def salvage(text: str, *, final: bool) -> Salvaged:
         if isinstance(value, dict):
             found.events.append(value)
         else:
-            found.num_lost += 1
+            found.lost.append(_category_in(text[position:end]))
         position = end
+
+
+def _category_in(text: str) -> str | None:
+    found = _CATEGORY.search(text)
+    return found[1] if found else None
 
 
 def is_json(text: str) -> bool:

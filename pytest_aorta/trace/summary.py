@@ -30,7 +30,8 @@ class RankSummary:
     """One rank and device, of one trace file or of the windows of one profile; a time that was not measured is None.
 
     Times of several windows are sums, so that the unprofiled time between two of them counts nowhere. `files` are
-    relative to the searched folder. `is_cut`: a file lacks its end, so that the times are too small. `start_ns`,
+    relative to the searched folder. `is_cut`: a file lacks its end, so that the times are too small.
+    `lost_ratio`: share of the GPU events, launch calls or steps that a file lost, whichever is largest. `start_ns`,
     `end_ns`: first start and last end, on the clock of the rank's host. `top_kernels`: the ten longest names. `copies`:
     by direction. `columns`: of collectives, only when asked for. Formulas: docs/metrics.md. Source of the definitions:
     TraceLens' GPU event analysis for the first seven.
@@ -60,6 +61,7 @@ class RankSummary:
     step_times_ms: tuple[float, ...] = ()
     has_comm_ops: bool = False
     events_lost: int = 0
+    lost_ratio: float = 0.0
     is_cut: bool = False
     warnings: tuple[str, ...] = ()
     top_kernels: tuple[NameTime, ...] = ()
@@ -123,6 +125,7 @@ def summaries_of(trace: Trace, *, file: str, rank: int | None) -> tuple[RankSumm
         num_profiled_steps=len(trace.steps),
         has_comm_ops=trace.has_comm_ops,
         events_lost=trace.num_lost,
+        lost_ratio=trace.lost_ratio,
         is_cut=trace.is_cut,
         warnings=tuple(trace.warnings),
         peak_memory_bytes=trace.peak_memory_bytes,

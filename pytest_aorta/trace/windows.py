@@ -92,6 +92,7 @@ def _joined(one: RankSummary, other: RankSummary) -> RankSummary:
         step_times_ms=(*one.step_times_ms, *other.step_times_ms),
         has_comm_ops=one.has_comm_ops or other.has_comm_ops,
         events_lost=one.events_lost + other.events_lost,
+        lost_ratio=max(one.lost_ratio, other.lost_ratio),
         is_cut=one.is_cut or other.is_cut,
         warnings=(*one.warnings, *other.warnings),
         top_kernels=longest((*one.top_kernels, *other.top_kernels)),

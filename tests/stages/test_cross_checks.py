@@ -158,6 +158,22 @@ def test_a_trace_without_its_end_is_not_judged(tmp_path: Path, completed: bool) 
     assert state == ("failed" if completed else "warned")  # of a rank that was ended nobody expects more
 
 
+@pytest.mark.parametrize("completed", [True, False])
+def test_a_trace_that_lost_more_than_a_few_events_is_not_judged(tmp_path: Path, completed: bool) -> None:
+    few, many = (
+        dataclasses.replace(gpu_rank(rank, 2, communicates=True), events_lost=1, lost_ratio=ratio)
+        for rank, ratio in ((0, 0.01), (1, 0.011))
+    )
+
+    [(state, reason)] = told(cluster_of(tmp_path, launcher="torchrun"), few, many, completed=completed)
+
+    assert reason == (
+        "the trace of rank 1 lost 1.1% of its GPU events, launch calls or steps (expected 1% or less), so that its "
+        "times are wrong"
+    )
+    assert state == ("failed" if completed else "warned")
+
+
 def test_what_a_step_log_lacks_is_told_of_its_host(tmp_path: Path) -> None:
     ranks = [gpu_rank(rank, 2, communicates=True) for rank in (0, 1)]
     logs = [step_log(0), step_log(1, num_steps=2, num_bad_losses=1)]

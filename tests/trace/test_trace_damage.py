@@ -182,6 +182,38 @@ def test_an_unescaped_quote_costs_one_event(tmp_path: Path) -> None:
     assert (len(found.events.kind), found.num_lost) == (NUM_GPU_EVENTS - 1, 1)
 
 
+def test_the_share_that_was_lost_is_that_of_the_sort_that_lost_most(tmp_path: Path) -> None:
+    calls = [launch(start, 1, start + 1) for start in range(99)]
+    kernels = [kernel(start, -5 if start else 5) for start in range(1000)]
+    operators = [operator(start, 1, "aten::mm") for start in range(100_000)]
+
+    assert lost_ratio(tmp_path, [*calls, *kernels, *operators]) == 0.999
+    assert lost_ratio(tmp_path, [*calls, launch(99, -1, 100), *kernels[:1], *operators]) == 0.01
+    assert lost_ratio(tmp_path, [*calls, *kernels[:1], step(1, 0, 9), step(2, 9, -9)]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("damaged", "ratio"),
+    [
+        (b'{"ph": "X", "cat": "kernel", "name": "a"b", "ts": 1, "dur": 1}', 0.75),
+        (b'{"ph": "X", "cat": "cuda_runtime", "name": "a"b", "ts": 1, "dur": 1}', 1.0),
+        (b'{"ph": "X", "cat": "python_function", "name": "a"b", "ts": 1, "dur": 1}', 0.0),
+        (b'{"name":"a"b"}', 0.3),
+    ],
+)
+def test_an_event_that_cannot_be_read_counts_as_what_its_text_says(
+    tmp_path: Path, damaged: bytes, ratio: float
+) -> None:
+    sound = [json.dumps(event).encode() for event in (kernel(0, 5), *(operator(start, 1, "a") for start in range(6)))]
+    content = b'{"traceEvents": [' + b",\n".join([sound[0], *[damaged] * 3, *sound[1:]]) + b"]}"
+    found = read_bytes(tmp_path / "t.json", content)
+    assert (found.num_lost, found.lost_ratio) == (3, ratio)
+
+
+def lost_ratio(folder: Path, events: list[synthetic.TraceEvent]) -> float:
+    return read_bytes(folder / "t.json", json.dumps(synthetic.document(events)).encode()).lost_ratio
+
+
 def test_a_cut_file_gives_what_came_before_the_cut(tmp_path: Path) -> None:
     found = read_bytes(tmp_path / "t.json", TEXT[: len(TEXT) * 7 // 10])
     assert 0 < len(found.events.kind) < NUM_GPU_EVENTS

@@ -30,6 +30,8 @@ def summary_with(
         num_profiled_steps=first.num_profiled_steps,
         has_comm_ops=first.has_comm_ops,
         events_lost=first.events_lost,
+        lost_ratio=first.lost_ratio,
+        is_cut=first.is_cut,
         warnings=(*first.warnings, *warnings),
         peak_memory_bytes=first.peak_memory_bytes,
     )

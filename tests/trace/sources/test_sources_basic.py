@@ -107,7 +107,7 @@ def test_damage_is_counted_and_unusable_durations_add_nothing(tmp_path: Path) ->
     path.write_text(text.replace('"dur": null', '"dur": inf')[: text.rindex("}]") - 9])
     (found,) = summarize_file(path, "t.json")
     assert found.total_time_us == 7
-    assert found.events_lost == 3
+    assert (found.events_lost, found.lost_ratio, found.is_cut) == (3, 0.75, True)
     assert any("cut" in warning for warning in found.warnings)
 
 
