@@ -20,6 +20,7 @@ _NOT_GIVEN: dict[Source | None, str] = {
 _NOTHING = "the traces hold neither GPU events nor profiler steps"
 _NO_COMMUNICATION = "no GPU time was spent in communication"
 _NO_TIME = "the mean time is 0"
+_MAX_NAMED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,10 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One metric over ranks: `value` is the mean of `per_rank` unless its definition says otherwise; in `unit`."""
+    """One metric over ranks: `value` is the mean of `per_rank` unless its definition says otherwise; in `unit`.
+
+    The mean is that of all ranks: where one has no value there is none.
+    """
 
     value: float | None
     unit: str
@@ -84,13 +88,15 @@ def aggregate(ranks: Sequence[RankSummary]) -> Aggregate:
     """Give the documented metrics: means over ranks; of the total also the sample deviation (n - 1), least and most.
 
     time_variance_ratio is deviation over mean, None when the mean is 0. Ranks measured in different ways are not
-    averaged.
+    averaged, nor are some of the ranks when others have no time.
     """
     sources = {rank.source for rank in ranks}
     why = _why_not_aggregated(ranks, sources)
-    totals = [rank.total_time_us for rank in ranks if rank.total_time_us is not None and not why]
+    times = [rank.total_time_us for rank in ranks]
+    why = why or _why_not_all(ranks, times, "time")
+    totals = [time for time in times if time is not None and not why]
     ratios = [] if why else [shares(rank) for rank in ranks]
-    mean = fmean(totals) if totals else None
+    mean = _mean(totals)
     deviation = None if mean is None else stdev(totals) if len(totals) > 1 else 0.0
     source = next(iter(sources)) if len(sources) == 1 else None
     return Aggregate(
@@ -116,8 +122,9 @@ def quantities(ranks: Sequence[RankSummary]) -> dict[str, Quantity]:
     different = len({rank.source for rank in ranks}) > 1
     for name, (unit, of_rank, reason) in _OF_RANK.items():
         values = [of_rank(rank) for rank in ranks]
-        mean = None if different else _mean(values)
-        why = "" if mean is not None else whole.why or reason
+        counted = _known(values) if name in _OF_SOME_RANKS else values
+        mean = None if different else _mean(counted)
+        why = "" if mean is not None else whole.why or _why_not_all(ranks, counted) or reason
         found[name] = Quantity(mean, unit, _per_rank(ranks, values), why)
     return found
 
@@ -156,6 +163,8 @@ def _p95(values: Sequence[float]) -> float:
     return float(np.percentile(values, 95))
 
 
+_OF_SOME_RANKS = frozenset({"true_overlap_ratio"})
+"""What a rank may be without: one that does not communicate overlaps nothing."""
 _STEPS = "a trace needs two profiler steps that launched GPU work"
 _OF_RANK: dict[str, tuple[str, Callable[[RankSummary], float | None], str]] = {
     "total_time_us": ("us", lambda rank: rank.total_time_us, _NOTHING),
@@ -202,9 +211,23 @@ def _why_not_aggregated(ranks: Sequence[RankSummary], sources: set[Source]) -> s
     return ""
 
 
+def _why_not_all(ranks: Sequence[RankSummary], values: Sequence[float | None], what: str = "value") -> str:
+    """Say which ranks have no value where others have one."""
+    if not _known(values) or len(_known(values)) == len(values):
+        return ""
+    lacking = [str(rank.rank) for rank, value in zip(ranks, values, strict=True) if value is None]
+    named = list(dict.fromkeys(lacking))
+    return f"no {what} of rank {', '.join(named[:_MAX_NAMED])}{', ...' if len(named) > _MAX_NAMED else ''}"
+
+
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    """Give the mean of all values; None when one of them is not known, or there is none."""
+    known = _known(values)
+    return fmean(known) if known and len(known) == len(values) else None
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _per_rank(

@@ -77,6 +77,24 @@ def test_numbers_of_different_sources_are_not_averaged() -> None:
     assert dict(found["total_time_us"].per_rank) == {0: 100, 1: 100}
 
 
+def test_a_mean_is_that_of_all_ranks_or_none() -> None:
+    waited = replace(rank(0, 100, steps_ms=(1,)), host_wait_time_us=10.0)
+    found = quantities([waited, rank(1, 100), replace(waited, rank=2)])
+    for name in ("host_wait_ratio", "profiled_step_time_ms_median", "profiled_step_time_ms_p95"):
+        assert (found[name].value, found[name].why) == (None, "no value of rank 1")
+    assert dict(found["host_wait_ratio"].per_rank) == {0: 0.1, 1: None, 2: 0.1}
+
+
+def test_times_are_those_of_all_ranks_or_none() -> None:
+    found = quantities([CPU, replace(CPU, rank=1, total_time_us=None)])
+    for name in ("avg_iteration_time_ms", "max_iteration_time_ms", "time_variance_ratio", "total_time_us"):
+        assert (found[name].value, found[name].why) == (None, "no time of rank 1")
+
+
+def test_a_rank_that_does_not_communicate_takes_no_part_in_the_mean_overlap() -> None:
+    assert quantities([rank(0, 100, comm_us=40), rank(1, 100)])["true_overlap_ratio"].value == 0.5
+
+
 def test_no_rank_gives_no_value_and_a_reason() -> None:
     assert {(quantity.value, quantity.why) for quantity in quantities([]).values()} == {(None, "no trace was read")}
 
