@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_aorta.trace.intervals import Nanoseconds
 from pytest_aorta.trace.links import NONE
+from pytest_aorta.trace.passing import Passing, passing_of
 from pytest_aorta.trace.significance import binomial_tail
-from pytest_aorta.trace.waiting import NOBODY, Waits
+from pytest_aorta.trace.waiting import Waits
 
-_MAX_PASSES = 16
+_MAX_PASSES = 16  # collectives of several streams can each have waited for the other
 
 Place = tuple[int, int]  # a group, and a collective of it
 
@@ -23,14 +23,14 @@ Place = tuple[int, int]  # a group, and a collective of it
 class Charges:
     """What one rank is charged.
 
-    `total_ns`: all of it; `at_ns`: the same by group and collective where it was waited. `own`: what is left of the
-    charges of its own late arrivals, by group and collective.
+    `total_ns`: all of it; `by_step_ns`: (S,) float64, the same by the step in which it was waited, of the steps that
+    are known. `own`: what is left of the charges of its own late arrivals, by group and collective.
     `num_last`, `num_collectives`: how often it was the last, and of how many. `num_expected`: how often it would be if
     all ranks of a group came last equally often.
     """
 
     total_ns: float = 0.0
-    at_ns: dict[Place, float] = field(default_factory=dict)
+    by_step_ns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     own: dict[Place, float] = field(default_factory=dict)
     num_last: int = 0
     num_collectives: int = 0
@@ -50,100 +50,83 @@ class Charges:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Path:
-    """One rank's way through the collectives of all its groups, by start."""
+class _Arrived:
+    """Amounts that arrived at collectives, each column (A,).
 
-    at: dict[Place, int]
-    group: NDArray[np.int64]
-    start_ns: Nanoseconds
-    end_ns: Nanoseconds
-    exposed_ns: Nanoseconds
+    `place`: int64, the collective. `step`: int64, the number of the step in which the others waited. `amount_ns`:
+    float64. `passed_ns`: float64, what of it is passed on.
+    """
+
+    place: NDArray[np.int64]
+    step: NDArray[np.int64]
+    amount_ns: NDArray[np.float64]
+    passed_ns: NDArray[np.float64]
 
 
-def charge(waits: Sequence[Waits], num_ranks: int) -> tuple[Charges, ...]:
+def charge(
+    waits: Sequence[Waits], num_ranks: int, steps: Sequence[NDArray[np.int64]] | None = None
+) -> tuple[Charges, ...]:
     """Charge the last rank of each collective the median exposed wait of the others.
 
     A rank that itself waited, exposed, in another group since its last collective in this one passes as much of the
-    charge on to whom it waited for.
+    charge on to whom it waited for. `steps` holds that of each collective of each group, NONE where it is not known.
     """
     found = tuple(Charges() for _ in range(num_ranks))
-    paths = [_path(member, waits) for member in range(num_ranks)]
-    for number, group in enumerate(waits):
+    for group in waits:
         members = group.matched.members
         for row, member in enumerate(members):
             found[member].num_collectives += group.num_collectives
             found[member].num_last += int((group.last == row).sum())
             found[member].num_expected += Fraction(group.num_collectives, len(members))
-        for place in np.flatnonzero(group.last != NOBODY).tolist():
-            others = np.arange(len(members)) != group.last[place]
-            amount_ns = float(np.median(group.exposed_ns[others, place]))
-            if amount_ns > 0:
-                _settle(found, paths, waits, (number, place), amount_ns)
+    passing = passing_of(waits, num_ranks)
+    step, num_steps = _numbered(steps, len(passing.late))
+    for charged, amounts_ns in zip(found, _settled(passing, step, (num_ranks, num_steps + 1)), strict=True):
+        charged.total_ns = float(amounts_ns.sum())
+        charged.by_step_ns = amounts_ns[:num_steps]
+    left_ns = passing.amount_ns - passing.passed_ns
+    places = [(number, place) for number, group in enumerate(waits) for place in range(group.num_collectives)]
+    for place in np.flatnonzero(passing.amount_ns > 0).tolist():
+        found[passing.late[place]].own[places[place]] = float(left_ns[place])
     return found
 
 
-def charged_by_step(charges: Sequence[Charges], steps: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-    """Give what each rank is charged in each step, (R, S) in ns; `steps` holds that of each collective of each group.
+def _numbered(steps: Sequence[NDArray[np.int64]] | None, num_places: int) -> tuple[NDArray[np.int64], int]:
+    """Give the step of each collective as a number from 0, one more than the largest where it is not known."""
+    step = np.full(num_places, NONE) if not steps else np.concatenate(steps)
+    known = np.unique(step[step != NONE])
+    return np.where(step == NONE, len(known), np.searchsorted(known, step)), len(known)
 
-    S is 0 where no step is known.
+
+def _settled(passing: Passing, step: NDArray[np.int64], shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Put every amount to the account of who caused it, wherever that leads: by rank and step, of `shape`.
+
+    All collectives are taken together, one pass after the other, and what meets in one of them goes on as one.
     """
-    numbers = np.unique(np.concatenate(steps)) if steps else np.zeros(0, np.int64)
-    numbers = numbers[numbers != NONE]
-    found = np.zeros((len(charges), len(numbers)))
-    if numbers.size:
-        for row, charged in enumerate(charges):
-            for (group, place), amount_ns in charged.at_ns.items():
-                if steps[group][place] != NONE:
-                    found[row, np.searchsorted(numbers, steps[group][place])] += amount_ns
-    return found
+    charged_ns = np.zeros(shape)
+    places = np.flatnonzero(passing.amount_ns > 0)
+    arrived = _Arrived(places, step[places], passing.amount_ns[places], passing.passed_ns[places])
+    for num_left in range(_MAX_PASSES, -1, -1):
+        kept_ns = arrived.amount_ns - arrived.passed_ns if num_left else arrived.amount_ns
+        np.add.at(charged_ns, (passing.late[arrived.place], arrived.step), kept_ns)
+        arrived = _passed_on(passing, arrived)
+    return charged_ns
 
 
-def _settle(
-    found: Sequence[Charges], paths: Sequence[_Path], waits: Sequence[Waits], first: Place, amount_ns: float
-) -> None:
-    """Put an amount to the account of who caused it, wherever that leads."""
-    open_amounts = [(first, amount_ns, 0)]
-    while open_amounts:
-        place, left_ns, num_passes = open_amounts.pop()
-        group = waits[place[0]]
-        if group.last[place[1]] == NOBODY:
-            continue
-        late = group.matched.members[int(group.last[place[1]])]
-        waited = list(_waited_elsewhere(paths[late], place)) if num_passes < _MAX_PASSES else []
-        waited_ns = sum(exposed for _, exposed in waited)
-        passed_ns = min(left_ns, waited_ns)
-        found[late].total_ns += left_ns - passed_ns
-        found[late].at_ns[first] = found[late].at_ns.get(first, 0.0) + left_ns - passed_ns
-        if num_passes == 0:
-            found[late].own[place] = left_ns - passed_ns
-        open_amounts += [(cause, passed_ns * exposed / waited_ns, num_passes + 1) for cause, exposed in waited]
-
-
-def _path(member: int, waits: Sequence[Waits]) -> _Path:
-    rows = [
-        (number, place, row)
-        for number, group in enumerate(waits)
-        if member in group.matched.members
-        for row in [group.matched.members.index(member)]
-        for place in range(group.num_collectives)
-    ]
-    rows.sort(key=lambda at: int(waits[at[0]].start_ns[at[2], at[1]]))
-    return _Path(
-        at={(number, place): index for index, (number, place, _) in enumerate(rows)},
-        group=np.array([number for number, _, _ in rows], np.int64),
-        start_ns=np.array([waits[number].start_ns[row, place] for number, place, row in rows], np.int64),
-        end_ns=np.array([waits[number].end_ns[row, place] for number, place, row in rows], np.int64),
-        exposed_ns=np.array([waits[number].exposed_ns[row, place] for number, place, row in rows], np.int64),
+def _passed_on(passing: Passing, arrived: _Arrived) -> _Arrived:
+    going = np.flatnonzero(arrived.passed_ns > 0)
+    causes, of = passing.causes_of(arrived.place[going])
+    amount_ns = arrived.passed_ns[going][of] * passing.share[causes]
+    num_steps = int(arrived.step.max(initial=0)) + 1
+    keys, number = np.unique(passing.cause[causes] * num_steps + arrived.step[going][of], return_inverse=True)
+    return _Arrived(
+        place=keys // num_steps,
+        step=keys % num_steps,
+        amount_ns=_sums(number, amount_ns, len(keys)),
+        passed_ns=_sums(number, amount_ns * passing.ratio[causes], len(keys)),
     )
 
 
-def _waited_elsewhere(path: _Path, place: Place) -> Iterator[tuple[Place, int]]:
-    """Give the collectives of other groups in which the rank waited since its last one in the group of `place`."""
-    here = path.at[place]
-    same = np.flatnonzero(path.group[:here] == place[0])
-    since_ns = path.end_ns[same[-1]] if same.size else -1
-    elsewhere = (path.group[:here] != place[0]) & (path.end_ns[:here] > since_ns) & (path.exposed_ns[:here] > 0)
-    if elsewhere.any():
-        places = list(path.at)
-        for index in np.flatnonzero(elsewhere).tolist():
-            yield places[index], int(path.exposed_ns[index])
+def _sums(number: NDArray[np.int64], amounts_ns: NDArray[np.float64], num_sums: int) -> NDArray[np.float64]:
+    found = np.zeros(num_sums)
+    np.add.at(found, number, amounts_ns)
+    return found

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_aorta.trace.causes import Kind, kernel_medians, kernel_slowdown, kind_of_lateness
-from pytest_aorta.trace.charges import Charges, charge, charged_by_step
+from pytest_aorta.trace.charges import Charges, charge
 from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.matching import Matching, match, steps_of, within_steps
 from pytest_aorta.trace.significance import mean_tail, stands_out
@@ -153,8 +153,8 @@ def _why_nothing(ranks: Sequence[RankColumns], matching: Matching, waits: Sequen
 
 
 def _judge(ranks: Sequence[RankColumns], waits: Sequence[Waits], num_steps: float) -> _Judged:
-    charges = charge(waits, len(ranks))
-    by_step_ms = charged_by_step(charges, [steps_of(group.matched, ranks) for group in waits]) / 1_000_000
+    charges = charge(waits, len(ranks), [steps_of(group.matched, ranks) for group in waits])
+    by_step_ms = np.stack([charged.by_step_ns for charged in charges]) / 1_000_000
     shares = tuple(share_of(place, rank, waits) for place, rank in enumerate(ranks))
     late = max(range(len(ranks)), key=lambda place: charges[place].total_ns)
     mine = charges[late]

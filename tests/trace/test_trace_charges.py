@@ -1,19 +1,22 @@
 """Who is charged for the waiting of others, with the amounts worked out in the test."""
 
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 from math import comb, inf
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_aorta.trace.charges import charge, charged_by_step
+from pytest_aorta.trace.charges import charge
 from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.matching import match, steps_of
 from pytest_aorta.trace.significance import binomial_tail, mean_tail, stands_out, t_tail
 from pytest_aorta.trace.simulated import Job, Planted, columns, message, simulate
 from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
-from pytest_aorta.trace.waiting import waits_of
+from pytest_aorta.trace.waiting import Waits, waits_of
 
 
 def collective(start: float, end: float, *members: int) -> TraceEvent:
@@ -77,6 +80,97 @@ def test_a_charge_is_passed_on_through_several_groups() -> None:
     assert charged_ns(FIRST, MIDDLE, third, fourth) == [0, 0, 0, 3 * 40_000]
 
 
+def test_what_comes_from_further_is_divided_as_the_charges_on_its_way() -> None:
+    # Each waits 40 µs for the next, but rank 3 only 10, so that 30 of the 40 for which rank 2 waits stay with it: three
+    # quarters. So they do of the 20 that rank 0 waits.
+    ranks = [
+        rank_of(0, collective(40, 62, 0, 1)),
+        rank_of(1, collective(10, 54, 1, 2), kernel(54, 6), collective(60, 62, 0, 1)),
+        rank_of(2, collective(5, 49, 2, 3), kernel(49, 1), collective(50, 54, 1, 2)),
+        rank_of(3, collective(33, 44, 3, 4), kernel(44, 1), collective(45, 49, 2, 3)),
+        rank_of(4, kernel(1, 42), collective(43, 44, 3, 4)),
+    ]
+    kept = 30_000 + 30_000 + 15_000
+    assert charged_ns(*ranks) == [0, 0, 0, kept, 4 * 10_000 - 5_000]
+
+
+def grid(num_ways: int, num_rounds: int, seed: int = 0) -> list[RankColumns]:
+    """Make pairs of ranks in several dimensions that meet in one after the other, with kernels of varying length."""
+    places = list(product(range(2), repeat=num_ways))
+    groups = tuple(
+        tuple(tuple(rank for rank, at in enumerate(places) if without(at, way) == key) for key in sorted(keys))
+        for way in range(num_ways)
+        for keys in [{without(at, way) for at in places}]
+    )
+    job = Job(
+        num_ranks=len(places),
+        num_steps=2,
+        segments=tuple(range(num_ways)) * num_rounds,
+        groups=groups,
+        num_kernels=1,
+        jitter_ratio=0.3,
+        seed=seed,
+    )
+    return columns(simulate(job))
+
+
+def without(at: tuple[int, ...], way: int) -> tuple[int, ...]:
+    return at[:way] + at[way + 1 :]
+
+
+def test_many_groups_that_wait_for_each_other_are_no_more_work() -> None:
+    ranks = grid(5, 20)  # followed one by one, each charge is divided in two 16 times
+    waits = waits_of(match(ranks), ranks)
+    medians = [
+        float(np.median(np.delete(group.exposed_ns[:, place], last, axis=0)))
+        for group in waits
+        for place, last in enumerate(group.last)
+    ]
+    assert len(medians) == 80 * 40
+    assert sum(charged_ns(*ranks)) == pytest.approx(sum(medians), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_charges_taken_together_are_those_followed_one_by_one(seed: int) -> None:
+    ranks = grid(3, 3, seed)
+    waits = waits_of(match(ranks), ranks)
+    assert charged_ns(*ranks) == pytest.approx(followed_ns(waits, len(ranks)), rel=1e-9)
+
+
+def followed_ns(waits: Sequence[Waits], num_ranks: int) -> list[float]:
+    """Follow each charge through every way that it takes, as the definition has it."""
+    found = [0.0] * num_ranks
+
+    def late_at(group: Waits, place: int) -> tuple[int, list[tuple[Waits, int, float]], float]:
+        late = group.matched.members[group.last[place]]
+        row = group.matched.members.index(late)
+        since = group.end_ns[row, place - 1] if place else -1
+        others = [(other, other.matched.members.index(late)) for other in waits if late in other.matched.members]
+        causes = [
+            (other, at, float(other.exposed_ns[its, at]))
+            for other, its in others
+            if other is not group
+            for at in range(other.num_collectives)
+            if other.end_ns[its, at] > since and other.start_ns[its, at] < group.start_ns[row, place]
+            if other.exposed_ns[its, at] > 0
+        ]
+        return late, causes, sum(waited for *_, waited in causes)
+
+    def follow(group: Waits, place: int, amount: float, first: float) -> None:
+        late, causes, waited = late_at(group, place)
+        found[late] += amount * (1 - min(1, waited / first))
+        own = float(np.median(np.delete(group.exposed_ns[:, place], group.last[place])))
+        for cause, at, its in causes:
+            follow(cause, at, amount * min(1, waited / first) * its / waited, min(own, waited) * its / waited)
+
+    for group in waits:
+        for place, last in enumerate(group.last):
+            amount = float(np.median(np.delete(group.exposed_ns[:, place], last)))
+            if amount > 0:
+                follow(group, place, amount, amount)
+    return found
+
+
 def test_no_charge_is_lost_or_made() -> None:
     amounts = charged_ns(FIRST, MIDDLE, LAST)
     (pair, other) = waits_of(match([FIRST, MIDDLE, LAST]), [FIRST, MIDDLE, LAST])
@@ -86,8 +180,7 @@ def test_no_charge_is_lost_or_made() -> None:
 def by_step_ns(ranks: list[RankColumns]) -> list[list[float]]:
     waits = waits_of(match(ranks), ranks)
     steps = [steps_of(group.matched, ranks) for group in waits]
-    found: list[list[float]] = charged_by_step(charge(waits, len(ranks)), steps).tolist()
-    return found
+    return [charges.by_step_ns.tolist() for charges in charge(waits, len(ranks), steps)]
 
 
 def test_charges_are_told_step_by_step() -> None:
