@@ -157,7 +157,10 @@ class Straggler(BaseModel):
 
 
 class Result(Product):
-    """The parsed result; every metric with its unit and source stands in metrics.json."""
+    """The parsed result; every metric with its unit and source stands in metrics.json.
+
+    `missing_ranks`: those without a trace, of many the first.
+    """
 
     stored: ClassVar[bool] = True
 
@@ -165,6 +168,7 @@ class Result(Product):
     num_profiled_steps: int | None
     ranks: tuple[RankRow, ...]
     missing_ranks: tuple[int, ...] = ()
+    num_missing_ranks: int = 0
     straggler: Straggler | None = None
 
 

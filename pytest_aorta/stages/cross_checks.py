@@ -7,8 +7,9 @@ from pathlib import Path
 
 from pytest_aorta.checks import Account, Check
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.ranks import place_of
+from pytest_aorta.ranks import place_of, ranks_of
 from pytest_aorta.run.products import Artifacts
+from pytest_aorta.stages.missing import Missing
 from pytest_aorta.trace.ranks import Summaries
 from pytest_aorta.trace.step_log import StepLog
 from pytest_aorta.trace.summary import RankSummary
@@ -25,7 +26,7 @@ def cross_checks(
     yield from _unreadable(summaries)
     missing = missing_ranks(settings, summaries.ranks, logs)
     yield from _missing_check(settings, artifacts, missing)
-    if not missing and not launched_size(settings) and artifacts.layout == "combined":
+    if not missing.num and not launched_size(settings) and artifacts.layout == "combined":
         yield from _fewer_than_hosts(settings, artifacts, summaries.ranks)
     yield from _unknown_size(settings, summaries.ranks, logs)
     yield from _alone(settings, summaries.ranks, logs)
@@ -51,10 +52,10 @@ def _failed(check: str, reason: str, next_step: str, fault: Account = "cluster",
     )
 
 
-def missing_ranks(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> set[int]:
+def missing_ranks(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> Missing:
     """Give the ranks without a trace: of nodes x processes, or of the world that traces and step logs tell of."""
-    expected = _world_size(settings, ranks, logs)
-    return set(range(expected)) - {rank.rank for rank in ranks if rank.rank is not None}
+    present = frozenset(rank.rank for rank in ranks if rank.rank is not None)
+    return Missing(_world_size(settings, ranks, logs), present)
 
 
 def _world_size(settings: Settings, ranks: Sequence[RankSummary], logs: Sequence[StepLog]) -> int:
@@ -92,23 +93,34 @@ def _unreadable(summaries: Summaries) -> Iterator[Check]:
         yield _failed("trace", f"and {more} more {noun}", next_step, "rig")
 
 
-def _missing_check(settings: Settings, artifacts: Artifacts, missing: set[int]) -> Iterator[Check]:
+def _missing_of(settings: Settings, missing: Missing) -> dict[str, int]:
+    """Count the missing ranks of each host, as far as it is known which host has which."""
+    hosts = [host.name for host in settings.cluster.hosts]
+    per_host = settings.ranks_per_host
+    if not per_host:
+        return {hosts[0]: missing.num} if len(hosts) == 1 else {}
+    return {host: missing.num_of(ranks_of(node, per_host)) for node, host in enumerate(hosts)}
+
+
+def _missing_check(settings: Settings, artifacts: Artifacts, missing: Missing) -> Iterator[Check]:
     """Say which ranks are missing; only a warning where their hosts failed the collection by it already.
 
     Of ranks whose hosts nobody knows, where any host did.
     """
-    if missing:
-        hosts = [host.name for host in settings.cluster.hosts]
-        owners = [place_of(rank, hosts, settings.ranks_per_host)[0] for rank in sorted(missing)]
-        where = sorted(set(filter(None, owners)))
-        on = f" (on {', '.join(where)})" if where else ""
+    if missing.num:
+        num_of = _missing_of(settings, missing)
+        where = sorted(host for host, num in num_of.items() if num)
+        count = [f"{missing.num} of {missing.expected}"] if missing.num > MAX_NAMED else []
+        told = [*count, *([f"on {', '.join(where)}"] if where else [])]
+        more = f" ({', '.join(told)})" if told else ""
         check = _failed(
             "missing_ranks",
-            f"no trace of rank {_names(sorted(missing))}{on}; metrics are those of the others",
+            f"no trace of rank {_names(missing.first(MAX_NAMED + 1))}{more}; metrics are those of the others",
             "see the logs of these ranks, or correct gpus_per_node and nproc_per_node",
             "rig",
         )
-        is_known = all(owner in artifacts.errors if owner else artifacts.errors for owner in owners)
+        are_placed = sum(num_of.values()) == missing.num
+        is_known = artifacts.errors.keys() >= set(where) and (are_placed or bool(artifacts.errors))
         yield check.model_copy(update={"state": "warned"}) if is_known else check
 
 

@@ -25,6 +25,7 @@ from pytest_aorta.trace.summary import RankSummary
 
 QUIET_SECONDS = 2.0
 MAX_TOLD_FILES = 5
+MAX_TOLD_RANKS = 1024
 
 
 def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
@@ -46,12 +47,14 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
     lost = [f"{rank.file}: {rank.events_lost} events lost" for rank in summaries.ranks if rank.events_lost]
     labels = sorted({rank.label for rank in summaries.ranks})
     straggler = _straggler(summaries.lateness)
+    missing = missing_ranks(run.settings, summaries.ranks, logs)
     steps = {rank.num_profiled_steps for rank in summaries.ranks if rank.source != "excel"}
     return Result(
         source=" + ".join(labels),
         num_profiled_steps=steps.pop() if len(steps) == 1 else None,
         ranks=tuple(_row(rank) for rank in summaries.ranks),
-        missing_ranks=tuple(sorted(missing_ranks(run.settings, summaries.ranks, logs))),
+        missing_ranks=missing.first(MAX_TOLD_RANKS),
+        num_missing_ranks=missing.num,
         checks=checks,
         straggler=straggler,
         notes=(*notes, *([straggler.text] if straggler is not None else ()), *warnings, *lost),

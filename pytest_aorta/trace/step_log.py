@@ -196,7 +196,7 @@ def _read(path: Path, name: str) -> StepLog:
             if document is None:
                 num_lost += bool(line.strip())
                 continue
-            world_size = _count(document.get("world_size")) if world_size is None else world_size
+            world_size = _size(document.get("world_size")) if world_size is None else world_size
             step = _step(document)
             if document.get("final") is True:
                 final = document
@@ -221,7 +221,8 @@ def _document(line: bytes) -> dict[str, Any] | None:
 def _step(document: Mapping[str, Any]) -> Step | None:
     number = _count(document.get("global_step", document.get("step")))
     step_ms = _amount(document.get("step_ms"))
-    if number is None or step_ms is None or step_ms < _MIN_STEP_MS:
+    is_possible = (_count(document.get("world_size")) or 0) <= _MAX_AMOUNT
+    if number is None or step_ms is None or step_ms < _MIN_STEP_MS or not is_possible:
         return None
     return Step(
         number=number,
@@ -234,6 +235,11 @@ def _step(document: Mapping[str, Any]) -> Step | None:
 
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _size(value: object) -> int | None:
+    size = _count(value)
+    return size if size is not None and size <= _MAX_AMOUNT else None
 
 
 def _amount(value: object) -> float | None:

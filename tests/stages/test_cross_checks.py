@@ -14,7 +14,7 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.load import load
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.run.products import Artifacts
-from pytest_aorta.stages.cross_checks import cross_checks
+from pytest_aorta.stages.cross_checks import cross_checks, missing_ranks
 from pytest_aorta.trace.ranks import FileError, Summaries
 from pytest_aorta.trace.step_log import Step, StepLog
 from pytest_aorta.trace.summary import RankSummary
@@ -134,6 +134,22 @@ def test_ranks_that_the_workload_starts_itself(tmp_path: Path) -> None:
     assert size == ("not_judged", "whether 2 ranks are all: no trace and no step log tells a world_size")
     assert together[0] == "not_judged"
     assert together[1].startswith("whether 2 ranks trained together: the trace of rank 0, 1 shows neither")
+
+
+@pytest.mark.parametrize("world_size", [1000, 10**12])
+def test_a_world_that_is_too_large_is_counted_and_not_listed(tmp_path: Path, world_size: int) -> None:
+    settings = cluster_of(tmp_path)
+    ranks = [gpu_rank(rank, world_size, communicates=True) for rank in (0, 2)]
+
+    [(state, reason)] = told(settings, *ranks)
+
+    assert state == "failed"
+    assert reason == (
+        "no trace of rank 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, ... "
+        f"({world_size - 2} of {world_size}, on n2); metrics are those of the others"
+    )
+    missing = missing_ranks(settings, ranks, [step_log(0, world_size)])
+    assert (missing.num, missing.first(3)) == (world_size - 2, (1, 3, 4))
 
 
 @pytest.mark.parametrize(("launcher", "said"), [("torchrun", "2 were launched"), ("none", "2 wrote traces")])

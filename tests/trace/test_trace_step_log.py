@@ -121,6 +121,12 @@ def test_numbers_that_no_step_can_have_are_lost(tmp_path: Path) -> None:
     assert [step.samples for step in log.steps[-2:]] == [None, None]
 
 
+def test_a_world_of_more_ranks_than_can_be_counted_is_lost(tmp_path: Path) -> None:
+    write(tmp_path, 0, [{**line(0, 0, 10), "world_size": 10**400}, {**line(0, 1, 10), "world_size": 10**12}])
+    (log,) = read_step_logs(tmp_path)
+    assert (log.world_size, log.num_lost, len(log.steps)) == (10**12, 1, 1)
+
+
 def test_losses_that_are_no_numbers_are_counted(tmp_path: Path) -> None:
     lines = [{**line(0, at, 10), "loss": loss} for at, loss in enumerate((0.5, None, float("nan"), 0.4))]
     write(tmp_path, 0, [*lines, line(0, 4, 10)])
