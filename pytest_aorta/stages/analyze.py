@@ -54,7 +54,7 @@ def plan(settings: Settings) -> Iterator[Step]:
 def _write_tables(run: RunContext, artifacts: Artifacts) -> Analysis:
     if artifacts.torch_traces is None:
         return Analysis(notes=("no traces to analyse",))
-    summaries = summarize(run.folder.path / artifacts.torch_traces)
+    summaries = summarize(run.folder.path / artifacts.torch_traces, with_kernels=True)
     config = run.settings.config.analysis
     written: list[str] = []
     notes = [f"{error.file}: {error.error}" for error in summaries.errors]
@@ -75,7 +75,7 @@ def _table(path: Path, ranks: tuple[RankSummary, ...], wanted: re.Pattern[str]) 
         writer = csv.writer(stream)
         writer.writerow(["rank", "device", "kernel", "num_calls", "total_us"])
         for rank in ranks:
-            for kernel in rank.top_kernels:
+            for kernel in rank.kernels:
                 if wanted.search(kernel.name):
                     writer.writerow([rank.rank, rank.device, kernel.name, kernel.num_events, kernel.total_us])
     return path

@@ -66,6 +66,7 @@ def summarize(
     on_progress: Progress | None = None,
     parser: Parser = "timeline",
     with_lateness: bool = False,
+    with_kernels: bool = False,
 ) -> Summaries:
     """Read the traces below `root`, or the given `files`; one bad file stops no other.
 
@@ -73,7 +74,8 @@ def summarize(
     to pay for starting them. The rank is what the file says of itself, else what its path below `root` says. `names`
     is what the files are called, else their paths below `root`.
     `on_progress` is called with the number of files done and of all. `parser` is the source of the times.
-    `with_lateness` also judges the ranks' collectives together, which takes more to read.
+    `with_lateness` also judges the ranks' collectives together, which takes more to read. `with_kernels` keeps all
+    names of kernels, which the timeline alone gives.
     """
     paths = find_traces(root) if files is None else list(files)
     below = [_name_below(root, path) for path in paths]
@@ -81,7 +83,7 @@ def summarize(
     if jobs is None:
         jobs = len(os.sched_getaffinity(0)) if _processes_pay(paths) else 1
     num_jobs = min(jobs, len(paths))
-    one = partial(_summarize_file, parser=parser, with_columns=with_lateness)
+    one = partial(_summarize_file, parser=parser, with_columns=with_lateness, with_kernels=with_kernels)
     reading = _in_processes(paths, names, num_jobs, one) if num_jobs > 1 else _here(paths, names, one)
     found: list[RankSummaries | FileError] = [FileError(name, "") for name in names]
     with closing(reading):
@@ -194,12 +196,14 @@ def _alone(path: Path, name: str, one: _Summarize) -> RankSummaries | FileError:
             return FileError(name, f"{name}: the process that read it was ended, maybe for lack of memory")
 
 
-def _summarize_file(path: Path, name: str, *, parser: Parser, with_columns: bool) -> RankSummaries | FileError:
+def _summarize_file(
+    path: Path, name: str, *, parser: Parser, with_columns: bool, with_kernels: bool
+) -> RankSummaries | FileError:
     try:
         if parser != "timeline":
             return summarizer(parser)(path, name)
         trace = read(path, with_links=with_columns)
-        return summaries_of(trace, file=name, rank=trace.metadata.rank)
+        return summaries_of(trace, file=name, rank=trace.metadata.rank, with_kernels=with_kernels)
     except TraceError as error:
         return FileError(name, _by_whole_name(name, str(error)))
     except MemoryError:

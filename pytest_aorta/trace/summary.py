@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_aorta.trace.collectives import RankColumns, columns_of
-from pytest_aorta.trace.kernels import NameTime, copies_by_direction, longest, times_by_name, us_of
+from pytest_aorta.trace.kernels import NameTime, copies_by_direction, longest, times_by_name, united, us_of
 from pytest_aorta.trace.kinds import Kind
 from pytest_aorta.trace.packing import fitted
 from pytest_aorta.trace.reading import Trace
@@ -33,8 +33,8 @@ class RankSummary:
     relative to the searched folder. `is_cut`: a file lacks its end, so that the times are too small.
     `lost_ratio`: share of the GPU events, launch calls or steps that a file lost, whichever is largest. `start_ns`,
     `end_ns`: first start and last end, on the clock of the rank's host. `top_kernels`: the ten longest names. `copies`:
-    by direction. `columns`: of collectives, only when asked for. Formulas: docs/metrics.md. Source of the definitions:
-    TraceLens' GPU event analysis for the first seven.
+    by direction. `kernels`: all names, and `columns`: of collectives, only when asked for. Formulas: docs/metrics.md.
+    Source of the definitions: TraceLens' GPU event analysis for the first seven.
     """
 
     rank: int | None
@@ -66,6 +66,7 @@ class RankSummary:
     warnings: tuple[str, ...] = ()
     top_kernels: tuple[NameTime, ...] = ()
     copies: tuple[NameTime, ...] = ()
+    kernels: tuple[NameTime, ...] = ()
     peak_memory_bytes: int | None = None
     version: int = VERSION
     columns: RankColumns | None = None
@@ -108,10 +109,10 @@ class RankSummary:
         )
 
 
-def summaries_of(trace: Trace, *, file: str, rank: int | None) -> tuple[RankSummary, ...]:
+def summaries_of(trace: Trace, *, file: str, rank: int | None, with_kernels: bool = False) -> tuple[RankSummary, ...]:
     """Summarize a trace: one summary for each device with GPU events, or one of CPU steps when there are none.
 
-    Those of a trace that was read with its links have columns.
+    Those of a trace that was read with its links have columns. `with_kernels`: they hold the names of all kernels too.
     """
     whole = RankSummary(
         rank=rank,
@@ -133,7 +134,13 @@ def summaries_of(trace: Trace, *, file: str, rank: int | None) -> tuple[RankSumm
     found = timelines(trace)
     if not found:
         return (_of_cpu_steps(whole, trace),)
-    return tuple(_of_timeline(whole, trace, timeline) for timeline in found)
+    ranks = [_of_timeline(whole, trace, timeline) for timeline in found]
+    if not with_kernels:
+        return tuple(ranks)
+    return tuple(
+        replace(summary, kernels=united(times_by_name(timeline, trace.names)))
+        for summary, timeline in zip(ranks, found, strict=True)
+    )
 
 
 def _of_cpu_steps(whole: RankSummary, trace: Trace) -> RankSummary:

@@ -97,6 +97,7 @@ def _joined(one: RankSummary, other: RankSummary) -> RankSummary:
         warnings=(*one.warnings, *other.warnings),
         top_kernels=longest((*one.top_kernels, *other.top_kernels)),
         copies=united((*one.copies, *other.copies)),
+        kernels=united((*one.kernels, *other.kernels)),
         peak_memory_bytes=max(peaks, default=None),
         columns=_joined_columns(one, other),
     )

@@ -50,6 +50,14 @@ def test_several_files_of_unknown_rank_are_refused_and_the_others_are_kept(tmp_p
     assert "its rank is unknown" in found.errors[0].error
 
 
+def test_all_names_of_kernels_are_given_when_they_are_asked_for(tmp_path: Path) -> None:
+    for start, name in ((0, "a"), (1000, "b")):
+        write(tmp_path / "rank0" / f"{name}.json", *(kernel(start + at, 1, f"k{at}") for at in range(20)))
+    (found,) = summarize(tmp_path, with_kernels=True).ranks
+    assert {(row.name, row.num_events) for row in found.kernels} == {(f"k{at}", 2) for at in range(20)}
+    assert summarize(tmp_path).ranks[0].kernels == ()
+
+
 def test_windows_of_one_profile_are_put_together(tmp_path: Path) -> None:
     first = [step(1, 0, 10), launch(0, 1, 1), kernel(0, 10, correlation=1), kernel(5, 10, COMMUNICATION), kernel(20, 5)]
     second = [step(9, 0, 10), step(10, 10, 10), launch(0, 1, 1), launch(10, 1, 2), kernel(0, 10, correlation=1)]
