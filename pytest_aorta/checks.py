@@ -15,11 +15,13 @@ STEP_LOG = "[evidence] (check=step_log)"
 State = Literal["passed", "failed", "warned", "not_judged"]
 Account = Literal["cluster", "rig", "workload", "config"]
 GateKind = Literal["max", "min", "within"]
+Over = Literal["mean", "max", "min", "each"]
+_RANKS: dict[Over, str] = {"mean": "", "max": ", largest rank", "min": ", smallest rank", "each": ", each rank"}
 UNMEASURED = frozenset[Account]({"rig", "config"})  # a failure on such an account says nothing about the cluster
 
 
 class Bound(BaseModel):
-    """The limit a value is held against, in the unit of the value."""
+    """The limit a value is held against, in the unit of the value; `over` says of which ranks that is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -27,12 +29,13 @@ class Bound(BaseModel):
     limit: float
     tolerance: float | None = None
     unit: str = ""
+    over: Over = "mean"
 
     def __str__(self) -> str:
-        """Give the bound as reports print it: `max 12000 ms`, `within 5 ± 0.1`."""
+        """Give the bound as reports print it: `max 12000 ms`, `within 5 ± 0.1`, `max 20 ms, each rank`."""
         spread = f" ± {self.tolerance:g}" if self.tolerance is not None else ""
         unit = f" {self.unit}" if self.unit else ""
-        return f"{self.kind} {_plain(self.limit)}{spread}{unit}"
+        return f"{self.kind} {_plain(self.limit)}{spread}{unit}{_RANKS[self.over]}"
 
 
 class Check(BaseModel):

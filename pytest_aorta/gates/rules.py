@@ -6,14 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
 
-from pytest_aorta.checks import Bound, Check, GateKind
+from pytest_aorta.checks import Bound, Check, GateKind, Over
 from pytest_aorta.errors import ConfigError, Fault
 from pytest_aorta.gates.metrics import range_of, speak, unit_of, write_limit, write_value
 from pytest_aorta.metric import Metric
 
-Over = Literal["mean", "max", "min", "each"]
 HostOf = Callable[[int], str | None]
 
 _MORE_DIGITS = 17
@@ -66,7 +64,7 @@ class Rule:
 
     def bound(self, unit: str) -> Bound:
         """Give the limit as checks carry it."""
-        return Bound(kind=self.kind, limit=float(self.limit), tolerance=self.tolerance, unit=unit)
+        return Bound(kind=self.kind, limit=float(self.limit), tolerance=self.tolerance, unit=unit, over=self.over)
 
     def accepts(self, value: float) -> bool:
         """Tell whether the value is within the limit, the limit itself included.

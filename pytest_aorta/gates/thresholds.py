@@ -6,9 +6,9 @@ import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pytest_aorta.checks import Check, GateKind
+from pytest_aorta.checks import Bound, Check, GateKind, Over
 from pytest_aorta.errors import ConfigError, Fault
-from pytest_aorta.gates.rules import HostOf, Over, Rule, judge, not_measured, nowhere
+from pytest_aorta.gates.rules import HostOf, Rule, judge, not_measured, nowhere
 from pytest_aorta.metric import Metric
 
 # Threshold key -> (metric, kind), in the order in which they are judged and shown.
@@ -68,9 +68,9 @@ def tally(checks: Sequence[Check]) -> str:
 
     Gates that nothing was measured for are told apart: `1 of 4 gates could not be measured: c`.
     """
-    by_gate: dict[tuple[str, str], list[Check]] = {}
+    by_gate: dict[tuple[str, Bound | None], list[Check]] = {}
     for check in checks:
-        by_gate.setdefault((check.gate_name, str(check.gate)), []).append(check)
+        by_gate.setdefault((check.gate_name, check.gate), []).append(check)
     num_of_name = Counter(name for name, _ in by_gate)
     failed, unmeasured = [], []
     for (name, bound), judged in by_gate.items():

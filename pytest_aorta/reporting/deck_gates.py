@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_aorta.checks import COUNTS, Check, GateKind
+from pytest_aorta.checks import COUNTS, Check, GateKind, Over
 from pytest_aorta.reporting.deck_document import DeckSpec, GateVerdict, Status, ThresholdsState
 from pytest_aorta.reporting.model import RunView
 from pytest_aorta.reporting.text import one_line, without_tally
@@ -32,6 +32,7 @@ class Limit:
     value: float
     tolerance: float | None = None
     unit: str = ""
+    over: Over = "mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def judgement_of(limit: Limit, view: RunView, state: ThresholdsState) -> Judged:
 
 def _is_of(check: Check, limit: Limit) -> bool:
     gate = check.gate
-    return gate is not None and check.gate_name == limit.name and (gate.kind, gate.limit) == (limit.kind, limit.value)
+    same = (limit.name, limit.kind, limit.value, limit.over)
+    return gate is not None and (check.gate_name, gate.kind, gate.limit, gate.over) == same
 
 
 def _excess(check: Check, limit: Limit) -> float:

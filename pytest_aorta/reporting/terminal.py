@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_aorta.checks import Check
+from pytest_aorta.checks import Bound, Check
 from pytest_aorta.reporting.hints import Hint
 from pytest_aorta.reporting.model import RunView, short_label
 from pytest_aorta.reporting.text import one_line, without_tally
@@ -151,9 +151,9 @@ def _why(check: Check) -> str:
 def _gate_lines(gates: Sequence[Check]) -> list[str]:
     if not gates:
         return []
-    words: dict[tuple[str, str], str] = {}  # the ranks of one gate are one, and one that failed says more
+    words: dict[tuple[str, Bound | None], str] = {}  # the ranks of one gate are one, and one that failed says more
     for check in sorted(gates, key=lambda check: _GRAVITY.get(_word(check), 0)):
-        words[check.gate_name, str(check.gate)] = _word(check)
+        words[check.gate_name, check.gate] = _word(check)
     told = list(words.values())
     bad = [f"{told.count(word)} of {len(told)} {word}" for word in ("failed", _UNMEASURED) if word in told]
     header = f"gates: {', '.join(bad)}" if bad else f"gates: {len(told)}, none failed"

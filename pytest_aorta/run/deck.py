@@ -166,10 +166,10 @@ def _limits(judging: StageRecord | None, settings: Settings) -> tuple[Limit, ...
         found = (_limit(check, bound) for check, bound in gates)
         return tuple(dict.fromkeys(found))
     return tuple(
-        Limit(rule.name, rule.metric, rule.kind, float(rule.limit), rule.tolerance, unit_of(rule.metric))
+        Limit(rule.name, rule.metric, rule.kind, float(rule.limit), rule.tolerance, unit_of(rule.metric), rule.over)
         for rule in (
             *rules(settings.thresholds.model_dump()),
-            *(gate(g.metric, g.kind, g.value, tolerance=g.tolerance) for g in settings.config.gates),
+            *(gate(g.metric, g.kind, g.value, tolerance=g.tolerance, over=g.over) for g in settings.config.gates),
         )
     )
 
@@ -177,7 +177,7 @@ def _limits(judging: StageRecord | None, settings: Settings) -> tuple[Limit, ...
 def _limit(check: Check, bound: Bound) -> Limit:
     name = check.gate_name
     metric = THRESHOLDS[name][0] if name in THRESHOLDS else name
-    return Limit(name, metric, bound.kind, bound.limit, bound.tolerance, bound.unit)
+    return Limit(name, metric, bound.kind, bound.limit, bound.tolerance, bound.unit, bound.over)
 
 
 def _is_enforced(judging: StageRecord | None, settings: Settings) -> bool:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_aorta.checks import GateKind
+from pytest_aorta.checks import GateKind, Over
 from pytest_aorta.errors import ConfigError
-from pytest_aorta.gates.rules import Over, Rule, judge
+from pytest_aorta.gates.rules import Rule, judge
 from pytest_aorta.metric import Metric, RankValue
 
 values = st.floats(min_value=0, max_value=1e9, allow_nan=False)

@@ -91,7 +91,15 @@ def test_the_ranks_of_one_gate_count_as_one_gate() -> None:
     )
 
     assert len(checks) == 5
-    assert tally(checks) == "1 of 2 gates failed: step_time_ms_median (max 11 ms)"
+    assert tally(checks) == "1 of 2 gates failed: step_time_ms_median (max 11 ms, each rank)"
+
+
+def test_gates_of_one_limit_over_different_ranks_are_two() -> None:
+    per_rank = tuple(RankValue(rank=rank, value=value) for rank, value in enumerate((8.0, 12.0)))
+    metrics = {"gpu_time_ms": Metric(value=10.0, unit="ms", source="test", per_rank=per_rank)}
+    chosen = [gate("gpu_time_ms", "max", 11.0, over=over) for over in ("mean", "max", "min")]
+
+    assert tally(judge_all(chosen, metrics)) == "1 of 3 gates failed: gpu_time_ms (max 11 ms, largest rank)"
 
 
 def test_a_gate_for_an_unknown_metric_fails_with_the_near_name() -> None:

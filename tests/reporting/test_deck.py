@@ -112,6 +112,19 @@ def test_of_a_gate_over_each_rank_the_worst_is_shown(tmp_path: Path) -> None:
     assert all(one.host == f"gpu-000{one.rank // 8}" for one in failures if one.rank is not None)
 
 
+def test_gates_of_one_limit_over_different_ranks_have_a_verdict_each(tmp_path: Path) -> None:
+    gates = [{"metric": "step_time_ms_p95", "kind": "max", "value": 1.5, "over": over} for over in ("min", "max")]
+    run = make_run(tmp_path, ranks=2, gates=gates)
+    least = Check(label="[threshold] (metric=step_time_ms_p95)", state="passed", actual=1.0, unit="ms",
+                  gate=Bound(kind="max", limit=1.5, unit="ms", over="min"))  # fmt: skip
+    largest = least.model_copy(
+        update={"state": "failed", "actual": 2.0, "gate": Bound(kind="max", limit=1.5, unit="ms", over="max")}
+    )
+    run.stage(THRESHOLDS, "failed", "measured, bad: 1 of 2 gates failed", (least, largest))
+    specs = [one.spec for one in deck_of(run).cells[0].metrics if one.metric == "training.step_time_ms_p95"]
+    assert [(spec.verdict, spec.actual) for spec in specs if spec is not None] == [("pass", 1.0), ("fail", 2.0)]
+
+
 def test_one_more_rank_is_told_as_one(tmp_path: Path) -> None:
     limit = Bound(kind="max", limit=10.0, unit="ms")
     late = tuple(

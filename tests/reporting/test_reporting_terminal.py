@@ -115,6 +115,15 @@ def test_the_ranks_of_a_gate_count_as_one_gate_which_failed_if_any_did() -> None
     assert "gates: 1 of 3 failed, 1 of 3 unmeasured" in lines
 
 
+def test_gates_of_one_limit_over_different_ranks_count_as_two() -> None:
+    mean, largest = gate(1), gate(1, failed=True)
+    largest = largest.model_copy(update={"gate": Bound(kind="max", limit=10, unit="ms", over="max")})
+    stages = (StageRow("s", "failed", checks=(mean, largest)),)
+    lines = summary(RunView("r", "aorta_single", "failed", "x", stages=stages))
+    assert "gates: 1 of 2 failed" in lines
+    assert any("(max 10 ms, largest rank)" in line for line in lines)
+
+
 def test_a_long_sentence_leaves_room_for_the_next_host_and_the_step_is_whole() -> None:
     steps = [f"add it by `ssh-keyscan {host} >> {'k' * 150}` when it is right" for host in ("n1", "n2")]
     sentence = "; ".join(f"n{number}: its host key is not known; {step}" for number, step in enumerate(steps, 1))
