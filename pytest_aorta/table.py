@@ -62,8 +62,6 @@ STAGES: Final = check_table((
 ))
 # fmt: on
 
-BY_TEST: Final = {stage.test: stage for stage in STAGES}
-
 
 def stages_of(suite: Suite) -> tuple[Stage, ...]:
     """Give the rows of a suite, in order."""

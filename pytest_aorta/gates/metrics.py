@@ -1,4 +1,4 @@
-"""What a metric's name tells: its unit, the values it can take, how it is written, what it cannot see."""
+"""What a metric's name tells: its unit, the values it can take, how it is written."""
 
 from __future__ import annotations
 
@@ -20,14 +20,6 @@ _SIGNED = frozenset({"loss", "final_loss"})
 _STATISTICS = ("_median", "_p95", "_max", "_min", "_mean")
 _UNIT_ENDINGS = {"_ms": "ms", "_us": "us", "_ns": "ns", "_s": "s", "_bytes": "bytes", "_gbps": "GB/s"}
 
-_REMARKS = {
-    "avg_compute_ratio": "it rises when a GPU is slow",
-    "avg_overlap_ratio": "it is 0 by construction unless read from a timeline, and waiting counts as transfer",
-    "true_overlap_ratio": "it includes waiting for other ranks",
-    "time_variance_ratio": "it is the spread of trace lengths, which collectives make equal",
-    "avg_iteration_time_ms": "it is the whole trace with all its profiled steps, not one step",
-}
-
 _SPOKEN = {
     "avg_iteration_time_ms": "mean time of a trace",
     "avg_compute_ratio": "mean compute ratio",
@@ -48,11 +40,6 @@ def range_of(name: str) -> tuple[float, float]:
     if stem in _SHARES:
         return 0.0, 1.0
     return (-math.inf, math.inf) if stem in _SIGNED else (0.0, math.inf)
-
-
-def remark_on(name: str) -> str:
-    """Give what a good value of the metric does not prove, empty when there is nothing to say."""
-    return _REMARKS.get(_stem(name), "")
 
 
 def speak(name: str) -> str:

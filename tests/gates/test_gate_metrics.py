@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pytest_aorta.gates.metrics import range_of, remark_on, unit_of, write_limit, write_value
+from pytest_aorta.gates.metrics import range_of, unit_of, write_limit, write_value
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,3 @@ def test_values_and_limits_are_written_for_people() -> None:
     assert write_value("samples_per_second", 12.345, "") == "12.35"
     assert write_value("num_comm_kernels", 12.0, "") == "12"
     assert write_limit("avg_iteration_time_ms", 12000.0, "ms") == "12000 ms"
-
-
-def test_documented_metrics_say_what_they_cannot_see() -> None:
-    assert "slow" in remark_on("avg_compute_ratio")
-    assert remark_on("step_time_ms_median") == ""

@@ -19,7 +19,7 @@ from pytest_aorta.run.gating import AfterFailure, NotNeeded, Pipeline, Stage, St
 from pytest_aorta.run.interruption import Interrupted, Interruption
 from pytest_aorta.run.products import Artifacts, Execution, Fabric, Product, Removed, Report, Result, Verdicts
 from pytest_aorta.run.record import RecordKeeper, read
-from pytest_aorta.table import BY_TEST, STAGES, stages_of
+from pytest_aorta.table import STAGES, stages_of
 
 CONFIG = Path(__file__).parents[2] / "configs" / "local_cpu.json"
 
@@ -345,7 +345,7 @@ def test_the_real_table_has_the_published_stages_in_order() -> None:
         "test_teardown",
     ]
     assert [s.test for s in STAGES if s not in stages_of("single")] == ["test_setup_rdma"]
-    assert {name for name, stage in BY_TEST.items() if stage.rejudges} == {
+    assert {stage.test for stage in STAGES if stage.rejudges} == {
         "test_collect_traces",
         "test_analyze",
         "test_parse_results",

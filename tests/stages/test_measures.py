@@ -4,7 +4,7 @@ from pytest_aorta.gates.metrics import unit_of
 from pytest_aorta.gates.rules import Rule, judge
 from pytest_aorta.stages.measures import collect_metrics
 from pytest_aorta.trace.lateness import analyze
-from pytest_aorta.trace.simulated import Job, Planted, columns, simulate
+from tests.trace.simulated import Job, Planted, columns, simulate
 
 ACROSS_RANKS = {
     *("matched_ratio", "hidden_transfer_ratio", "exposed_transfer_ms", "exposed_wait_ms", "caused_delay_ms_per_step"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_aorta.plugin import STAGE_TESTS
-from pytest_aorta.table import BY_TEST, stages_of
+from pytest_aorta.table import STAGES, stages_of
 
 SINGLE = [stage.test for stage in stages_of("single")]
 
@@ -209,7 +209,7 @@ def test_terminal_tells_each_stage_in_a_line_and_nothing_between(rig: Any) -> No
 
 
 def test_stage_tests_and_table_have_the_same_names() -> None:
-    assert set(BY_TEST) == STAGE_TESTS
+    assert {stage.test for stage in STAGES} == STAGE_TESTS
 
 
 def test_existing_output_of_another_run_is_not_taken_for_ours(rig: Any) -> None:

@@ -16,9 +16,9 @@ from pytest_aorta.trace.collectives import RankColumns, joined, latest
 from pytest_aorta.trace.intervals import cover
 from pytest_aorta.trace.packing import MAX_PACKED_BYTES, fitted, packed, unpacked
 from pytest_aorta.trace.reading import read
-from pytest_aorta.trace.simulated import Job, columns, message, simulate
 from pytest_aorta.trace.summary import summaries_of
 from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, copy, document, kernel, launch, operator, step
+from tests.trace.simulated import Job, columns, message, simulate
 
 PEER = "Memcpy PtoP (Device -> Device)"
 

@@ -1,4 +1,4 @@
-"""Simulated: traces of ranks that train together, with lateness planted in one of them; for tests and benchmarks.
+"""Simulated: traces of ranks that train together, with lateness planted in one of them.
 
 A rank launches kernels one after the other from its host, meets the others in collectives that no rank leaves before
 all have come, and catches up with its GPU at the end of each step. Times in µs.
