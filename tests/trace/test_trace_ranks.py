@@ -50,6 +50,14 @@ def test_several_files_of_unknown_rank_are_refused_and_the_others_are_kept(tmp_p
     assert "its rank is unknown" in found.errors[0].error
 
 
+def test_of_several_windows_the_one_that_lost_most_counts(tmp_path: Path) -> None:
+    for start, name in ((0, "a"), (1000, "b")):
+        lost = [kernel(start, -1)] if start else []
+        write(tmp_path / "rank0" / f"{name}.json", *(kernel(start + at, 1) for at in range(4)), *lost)
+    (found,) = summarize(tmp_path).ranks
+    assert (found.events_lost, found.lost_ratio) == (1, 0.2)
+
+
 def test_all_names_of_kernels_are_given_when_they_are_asked_for(tmp_path: Path) -> None:
     for start, name in ((0, "a"), (1000, "b")):
         write(tmp_path / "rank0" / f"{name}.json", *(kernel(start + at, 1, f"k{at}") for at in range(20)))
