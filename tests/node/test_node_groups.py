@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,7 +174,7 @@ def test_what_is_no_number_is_no_rank(fleet: Fleet, ask: AskNode, tmp_path: Path
         "log": str(tmp_path / "log"),
     }
     fleet.perform(Ask("start", args)).or_raise()
-    rows = []
+    rows: list[dict[str, Any]] = []
     while not rows:
         rows = ask("processes")["groups"]["g"]["descendants"]
     assert [row["rank"] for row in rows] == [None]

@@ -146,7 +146,7 @@ def test_a_world_that_is_too_large_is_counted_and_not_listed(tmp_path: Path, wor
     assert state == "failed"
     assert reason == (
         "no trace of rank 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, ... "
-        f"({world_size - 2} of {world_size}, on n2); metrics are those of the others"
+        f"({world_size - 2} of {world_size}); metrics are those of the others"
     )
     missing = missing_ranks(settings, ranks, [step_log(0, world_size)])
     assert (missing.num, missing.first(3)) == (world_size - 2, (1, 3, 4))
