@@ -99,9 +99,14 @@ class Fleet:
         self._keep()
 
     def open_reachable(self, state_dirs: Mapping[str, str], timeout_s: float = OPEN_TIMEOUT_S) -> dict[str, HostError]:
-        """Start the node programs of those hosts that can be reached, and give why the others cannot."""
+        """Start the node programs of those hosts that can be reached, and give why the others cannot.
+
+        What was started on these nevertheless, and says hello too late, leaves again.
+        """
         errors = self._open_all(state_dirs, timeout_s)
-        for host in errors:
+        late = {host: channel.close for host in errors if (channel := self._channels.get(host)) is not None}
+        in_parallel("leaving", late, CLOSE_TIMEOUT_S, len(late))  # why a host could not be opened counts
+        for host in late:
             self._channels.pop(host, None)
         self._keep()
         return errors

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -172,6 +173,21 @@ def test_a_program_without_a_hello_is_given_up(tmp_path: Path) -> None:
     fleet = Fleet({"n1": LocalTransport(script(tmp_path, "while read -r line; do :; done"))})
     with pytest.raises(FleetError, match=r"said no hello within 0\.1 s"):
         fleet.open({"n1": str(tmp_path / "state")}, timeout_s=0.1)
+
+
+def test_a_program_that_says_hello_too_late_leaves_nothing_behind(tmp_path: Path) -> None:
+    python = script(tmp_path, f'sleep 1; exec {sys.executable} "$@"')
+    fleet = Fleet({"late": LocalTransport(python), "here": LocalTransport()})
+    before = threading.active_count()
+    errors = fleet.open_reachable({"late": str(tmp_path / "late"), "here": str(tmp_path / "here")}, timeout_s=0.5)
+    try:
+        assert list(errors) == ["late"]
+        assert "said no hello within 0.5 s" in str(errors["late"])
+        assert not (tmp_path / "late").exists()
+        assert list(fleet.perform(Ask("clock"))) == ["here"]
+    finally:
+        fleet.close()
+    assert threading.active_count() == before
 
 
 def test_what_a_killed_program_left_is_ended_at_the_close(opened: Opened, tmp_path: Path) -> None:
