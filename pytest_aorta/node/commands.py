@@ -159,7 +159,8 @@ def _find(node: Service, request: Request) -> None:
     root, since_ns = args.path("root"), int(args.number("since_ns", 0))
     folders, names, exclude_dirs = (args.texts(name, []) for name in ("folders", "names", "exclude_dirs"))
     known = args.mapping("known", int, "a time in ns") if args.given("known") else None
-    with_print = args.flag("print", default=False)
+    with_print, skip_closed = (args.flag(name, default=False) for name in ("print", "skip_closed"))
+    depth = int(args.number("depth")) if args.given("depth") else None
     node.work(
         request,
         lambda: files.find(
@@ -170,6 +171,8 @@ def _find(node: Service, request: Request) -> None:
             exclude_dirs=exclude_dirs,
             known=known,
             with_print=with_print,
+            depth=depth,
+            skip_closed=skip_closed,
             check=request.deadline.check,
         ),
     )

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fnmatch
 import hashlib
+import itertools
 import os
 import pwd
 import re
@@ -81,12 +82,41 @@ def remove(path: str) -> Answer:
     if not os.path.isfile(os.path.join(path, MARKER)):
         raise CommandError("failed", f"{path} is not removed: it holds no {MARKER}, so this program did not make it")
     try:
-        shutil.rmtree(path)
+        try:
+            shutil.rmtree(path)
+        except PermissionError:
+            _open_up(path)
+            shutil.rmtree(path)
     except OSError as error:
-        is_foreign = error.errno in (errno.EACCES, errno.EPERM)
-        whose = "; what a container wrote as root in it only root may remove: do so by hand" if is_foreign else ""
+        whose = _whose(path) if isinstance(error, PermissionError) else ""
         raise CommandError("failed", f"{path} cannot be removed: {error.strerror} ({error.filename}){whose}") from error
     return {"removed": True}
+
+
+def _open_up(path: str) -> None:
+    """Let this user write in the folders below a path that are its own: some programs protect theirs (Go, Bazel)."""
+    for folder, status in _folders(path):
+        if status.st_uid == os.geteuid() and status.st_mode & modes.S_IRWXU != modes.S_IRWXU:
+            os.chmod(folder, modes.S_IMODE(status.st_mode) | modes.S_IRWXU)
+
+
+def _whose(path: str) -> str:
+    """Say whose a folder is that is not this user's, and what helps; nothing when all are."""
+    for folder, status in _folders(path):
+        if status.st_uid != os.geteuid():
+            who = "root" if status.st_uid == 0 else f"user {status.st_uid}"
+            return f"; {folder} belongs to {who}, as what a container wrote as {who} does: remove it by hand as {who}"
+    return ""
+
+
+def _folders(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Give a folder and those below it that are no links, each before it is entered."""
+    below = (os.path.join(folder, name) for folder, names, _ in os.walk(path) for name in names)
+    for each in itertools.chain([path], below):
+        with contextlib.suppress(FileNotFoundError):
+            status = os.lstat(each)
+            if modes.S_ISDIR(status.st_mode):
+                yield each, status
 
 
 def _holds_home(path: str) -> bool:
@@ -161,14 +191,19 @@ def file_hash(path: str, check: Check = go_on) -> str:
             check()
 
 
-def walk(root: str, exclude_dirs: Sequence[str] = (), too_deep: list[str] | None = None) -> Iterator[os.DirEntry[str]]:
-    """Give the regular files below a folder; what vanishes meanwhile is left out.
+def walk(
+    root: str,
+    exclude_dirs: Sequence[str] = (),
+    left_out: Mapping[int, list[str]] | None = None,
+    depth: int | None = None,
+) -> Iterator[os.DirEntry[str]]:
+    """Give the regular files below a folder, `depth` names below it at most; what vanishes meanwhile is left out.
 
-    Folders whose paths are longer than a path may be are an error, or left out and put into `too_deep`.
+    A folder that cannot be read is an error, unless `left_out` has a list for that errno: there it is put.
     """
-    waiting = [root]
+    waiting = [(root, 1)]
     while waiting:
-        folder = waiting.pop()
+        folder, level = waiting.pop()
         try:
             with os.scandir(folder) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
@@ -177,14 +212,15 @@ def walk(root: str, exclude_dirs: Sequence[str] = (), too_deep: list[str] | None
                 raise
             continue
         except OSError as error:
-            if too_deep is None or error.errno != errno.ENAMETOOLONG:
+            into = (left_out or {}).get(error.errno or 0)
+            if into is None:
                 raise
-            too_deep.append(folder)
+            into.append(folder)
             continue
         for entry in listed:
             if entry.is_dir(follow_symlinks=False):
-                if not _matches(entry.name, exclude_dirs):
-                    waiting.append(entry.path)
+                if level != depth and not _matches(entry.name, exclude_dirs):
+                    waiting.append((entry.path, level + 1))
             elif entry.is_file(follow_symlinks=False):
                 yield entry
 
@@ -216,18 +252,23 @@ def find(
     exclude_dirs: Sequence[str],
     known: Mapping[str, Any] | None,
     with_print: bool = False,
+    depth: int | None = None,
+    skip_closed: bool = False,
     check: Check,
 ) -> Answer:
     """Search files under folders of the given names, or with names of the given patterns; count the stale ones.
 
     Stale is what is older than `since_ns`, and what `known` has with the same time. What lies deeper than a path can
     tell is left out and counted. With their prints, files tell whether they hold the same whatever their times say.
+    With `skip_closed`, what this user may not look into is left out and named in `closed`.
     """
     too_deep: list[str] = []
+    closed: list[str] = []
+    left_out = {errno.ENAMETOOLONG: too_deep, **({errno.EACCES: closed} if skip_closed else {})}
     known = known or {}
     found: list[dict[str, Any]] = []
     stale = 0
-    for entry in walk(root, exclude_dirs, too_deep):
+    for entry in walk(root, exclude_dirs, left_out, depth):
         check()
         path = os.path.relpath(entry.path, root)
         if not (_matches(entry.name, names) or any(part in folders for part in path.split(os.sep)[:-1])):
@@ -237,9 +278,9 @@ def find(
         except FileNotFoundError:
             continue
         except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
+            if error.errno not in left_out:
                 raise
-            too_deep.append(path)
+            left_out[error.errno].append(entry.path)
             continue
         if status.st_mtime_ns < since_ns or known.get(path) == status.st_mtime_ns:
             stale += 1
@@ -247,7 +288,8 @@ def find(
             file = {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
             found.append({**file, "print": _print_of(entry.path)} if with_print else file)
     files = sorted(found, key=lambda file: str(file["path"]))
-    return {"files": files, "stale": stale, "too_deep": len(too_deep)}
+    closed_paths = [os.path.relpath(path, root) for path in sorted(closed)]
+    return {"files": files, "stale": stale, "too_deep": len(too_deep), "closed": closed_paths}
 
 
 def _print_of(path: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,27 @@ from pytest_aorta.node.files import PRINT_BYTES, describe, find, go_on, prepare,
 from pytest_aorta.node.requests import CommandError
 
 AskNode = Callable[..., Answer]
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def user_folder() -> Iterator[Path]:
+    """A folder of a user who is not root; the test is that user meanwhile."""
+    is_root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as folder:
+        if is_root:
+            os.chown(folder, NOBODY, NOBODY)
+            os.seteuid(NOBODY)
+        try:
+            yield Path(folder)
+        finally:
+            if is_root:
+                os.seteuid(0)
+            else:
+                remaining = [path for path in Path(folder).rglob("*") if path.is_dir()]
+                for path in (Path(folder), *remaining):
+                    path.chmod(0o700)
 
 
 def write(path: Path, text: str = "x", mtime_ns: int | None = None) -> Path:
@@ -117,6 +139,42 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
         prepare(str(tmp_path / "file" / "work"))
 
 
+def test_folders_that_are_protected_from_their_own_user_are_removed(user_folder: Path) -> None:
+    """So do Go with its module cache, and Bazel."""
+    work = user_folder / "work"
+    prepare(str(work))
+    write(work / "mod" / "deep" / "go.mod")
+    write(work / "closed" / "file")
+    (work / "link").symlink_to(user_folder)
+    for name, mode in (("mod/deep", 0o555), ("mod", 0o555), ("closed", 0)):
+        (work / name).chmod(mode)
+    user_folder.chmod(0o755)
+
+    assert remove(str(work)) == {"removed": True}
+    assert not work.exists()
+    assert stat.S_IMODE(user_folder.stat().st_mode) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write as root")
+def test_what_is_roots_in_a_work_folder_is_named(user_folder: Path) -> None:
+    work = user_folder / "work"
+    prepare(str(work))
+    os.seteuid(0)
+    write(work / "results" / "trace")
+    os.seteuid(NOBODY)
+    whose = f"; {work}/results belongs to root, as what a container wrote as root does: remove it by hand as root"
+    with pytest.raises(CommandError, match=rf"cannot be removed: Permission denied \(.*\){whose}$"):
+        remove(str(work))
+
+
+def test_what_cannot_be_removed_though_all_of_it_is_ours_is_not_said_to_be_roots(user_folder: Path) -> None:
+    prepare(str(user_folder / "work"))
+    user_folder.chmod(0o555)
+    with pytest.raises(CommandError, match=r"cannot be removed: Permission denied \([^()]*\)$"):
+        remove(str(user_folder / "work"))
+    user_folder.chmod(0o755)
+
+
 def test_what_lies_at_a_path(tmp_path: Path) -> None:
     write(tmp_path / "file", "hello")
     (tmp_path / "link").symlink_to(tmp_path / "file")
@@ -205,6 +263,28 @@ def test_what_lies_too_deep_is_left_out_and_counted(tmp_path: Path) -> None:
     found = search(tmp_path)
 
     assert (paths(found), found["too_deep"]) == (["torch_profiler/trace"], 1)
+
+
+def test_what_may_not_be_looked_into_is_an_error_or_is_left_out_and_named(user_folder: Path) -> None:
+    write(user_folder / "a" / "torch_profiler" / "trace")
+    for name, mode in (("closed", 0), ("half", 0o444)):
+        write(user_folder / name / "torch_profiler" / "trace")
+        (user_folder / name / "x").touch()
+        (user_folder / name).chmod(mode)
+    with pytest.raises(PermissionError):
+        search(user_folder)
+
+    found = search(user_folder, names=["x"], skip_closed=True)
+
+    assert paths(found) == ["a/torch_profiler/trace"]
+    assert found["closed"] == ["closed", "half/torch_profiler", "half/x"]
+
+
+def test_a_search_goes_no_deeper_than_it_is_asked_to(ask: AskNode, tmp_path: Path) -> None:
+    for name in ("x", "a/x", "a/b/x"):
+        write(tmp_path / name)
+    for depth, seen in ((None, ["a/b/x", "a/x", "x"]), (1, ["x"]), (2, ["a/x", "x"])):
+        assert paths(ask("find", root=str(tmp_path), names=["x"], depth=depth)) == seen
 
 
 def test_a_root_that_is_absent_is_an_error(tmp_path: Path) -> None:
