@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import secrets
@@ -43,8 +44,9 @@ def _serve(lease_s: float, state_dir: str) -> int:
     os.dup2(2, 1)  # what is printed by accident must not stand between the lines of the protocol
     become_subreaper()
     Service(COMMANDS, in_fd, out_fd, lease_s, StateFolder(state_dir, secrets.token_hex(8))).serve()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError, ValueError):  # whoever reads it may be gone
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(0)  # worker threads that hang in the file system cannot be waited for
 
 

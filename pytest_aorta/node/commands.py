@@ -14,7 +14,7 @@ from .facts import clock, facts
 from .processes import marked
 from .requests import Answer, CommandError, Request, expanded
 from .service import Service
-from .state import alive, reap
+from .state import Reaping, alive
 from .undoings import TIMEOUT_S, Undoing
 
 LEAVE_GRACE_S = 5.0
@@ -282,7 +282,16 @@ def _reap(node: Service, request: Request) -> None:
     path = request.args.path("path")
     if path == node.folder.path:
         raise CommandError("bad_request", f"reap: {path} is this node program's own folder, use leave")
-    node.work(request, lambda: reap(path))
+
+    def work() -> Reaping:
+        reaping = Reaping(path)
+        reaping.end()
+        return reaping
+
+    def undo(reaping: Reaping) -> None:
+        node.undo(reaping.undoings, lambda undone, not_undone: request.answer(reaping.conclude(undone, not_undone)))
+
+    node.work(request, work, undo)
 
 
 def _leave(node: Service, request: Request) -> None:

@@ -57,12 +57,16 @@ class Ending:
                 send_signal(*identity, signal.SIGCONT)  # one that was stopped could not react to TERM
         return False
 
+    def finish(self) -> None:
+        """Step until it is done, for callers without a loop."""
+        while not self.step(table()):
+            time.sleep(STEP_S)
+
 
 def end_now(find: Find, grace_s: float) -> Ending:
     """End what `find` finds and wait for it, for callers without a loop of their own."""
     ending = Ending(find, grace_s)
-    while not ending.step(table()):
-        time.sleep(STEP_S)
+    ending.finish()
     return ending
 
 

@@ -9,7 +9,7 @@ import selectors
 import signal
 import threading
 import time
-from typing import Callable, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from .captures import OUTPUT_LIMIT_BYTES, Capture
 from .children import Children
@@ -22,7 +22,7 @@ from .protocol import VERSION, Message, hello
 from .relays import Relays
 from .requests import FAULTS, Answer, CommandError, Request, sentence
 from .state import StateFolder, forget
-from .undoings import why_not_undone
+from .undoings import Undoings, undo_now, why_not_undone
 from .wire import Wire
 
 TAIL_STEP_S = 0.1
@@ -33,8 +33,9 @@ RUN_LIMIT = 64
 GOODBYE_S = 2.0
 
 Commands = Mapping[str, Callable[["Service", Request], Optional[Answer]]]
-Work = Callable[[], Answer]
-Done = Callable[[Answer], None]
+Work = Callable[[], Any]
+Done = Callable[[Any], None]
+Undone = Callable[[List[str], Dict[str, str]], None]
 
 
 class Service:
@@ -57,7 +58,7 @@ class Service:
         self._requests: list[Request] = []
         self._captures: list[tuple[Capture, Done]] = []
         self._endings: list[tuple[Ending, Callable[[], None]]] = []
-        self._results: queue.SimpleQueue[tuple[Request, Answer | None, CommandError | None]] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[tuple[Request, Done, Any, CommandError | None]] = queue.SimpleQueue()
         self._num_workers = 0
         self._why = ""
         self._finished = False
@@ -67,7 +68,17 @@ class Service:
         self.selector.register(self._wake_out, selectors.EVENT_READ, self._wake_up)
 
     def serve(self) -> None:
-        """Serve until the controller leaves or is gone; everything that was started is ended before this returns."""
+        """Serve until the controller leaves or is gone; everything that was started is ended before this returns.
+
+        So it is before an error of this program itself is raised.
+        """
+        try:
+            self._serve()
+        finally:
+            if not self._finished:
+                self._break_off()
+
+    def _serve(self) -> None:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # its arrival is seen through the wake-up pipe
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -80,22 +91,32 @@ class Service:
         while not self.wire.drained and time.monotonic() < until_s:
             self._wait(STEP_S)
 
-    def work(self, request: Request, work: Work) -> None:
-        """Do blocking work in a thread of its own; the answer is sent when it is done."""
+    def _break_off(self) -> None:
+        """End and undo everything without the loop, which cannot be trusted any more."""
+        ending = self.groups.ending_of_all(LEASE_GRACE_S)
+        ending.finish()
+        undone, not_undone = undo_now(self.groups.undoings)
+        for name in undone:
+            self.groups.undoings.forget(name)
+        self.groups.record()
+        self.folder.write_end({"why": "the node program failed", "left": ending.left, "not_undone": not_undone})
+
+    def work(self, request: Request, work: Work, done: Done | None = None) -> None:
+        """Do blocking work in a thread of its own; what it gives is the answer, or what `done` goes on with."""
         if self._num_workers >= WORKER_LIMIT:
             raise CommandError("failed", f"{WORKER_LIMIT} long commands are at work already; ask again later")
         self._num_workers += 1
 
         def run() -> None:
-            answer: Answer | None = None
+            result: Any = None
             failure: CommandError | None = None
             try:
-                answer = work()
+                result = work()
             except CommandError as error:
                 failure = error
             except FAULTS as error:
                 failure = CommandError("failed", f"{request.do}: {sentence(error)}")
-            self._results.put((request, answer, failure))
+            self._results.put((request, done or request.answer, result, failure))
             with contextlib.suppress(OSError):  # full means awake already
                 os.write(self._wake_in, b"\0")
 
@@ -133,23 +154,18 @@ class Service:
         if not endings:
             done({})
 
-    def leave(self, why: str, grace_s: float) -> None:
-        """End everything, then the program itself."""
-        if self._why:
-            return
-        self._why = why
-        ending = self.groups.ending_of_all(grace_s)
-        self._endings.append((ending, lambda: self._undo(ending)))
+    def undo(self, undoings: Undoings, done: Undone) -> None:
+        """Run undoings one after the other, newest first; then call `done` with those done, and why others were not.
 
-    def _undo(self, ending: Ending) -> None:
-        """Run the undoings one after the other, newest first, then end."""
-        self.children.reap()  # so that the last `exited` events stand before the answer to `leave`
-        waiting = self.groups.undoings.newest_first()
+        They are children of the loop as all others are: a thread that waited for its own would lose the status to it.
+        """
+        waiting = undoings.newest_first()
+        undone: list[str] = []
         problems: dict[str, str] = {}
 
         def next_one() -> None:
             if not waiting:
-                self._end(ending, problems)
+                done(undone, problems)
                 return
             name, undoing = waiting.pop(0)
 
@@ -159,7 +175,7 @@ class Service:
                 if why:
                     problems[name] = why
                 else:
-                    self.groups.undoings.forget(name)
+                    undone.append(name)
                 next_one()
 
             try:
@@ -169,6 +185,25 @@ class Service:
                 next_one()
 
         next_one()
+
+    def leave(self, why: str, grace_s: float) -> None:
+        """End everything, then the program itself."""
+        if self._why:
+            return
+        self._why = why
+        ending = self.groups.ending_of_all(grace_s)
+        self._endings.append((ending, lambda: self._undo(ending)))
+
+    def _undo(self, ending: Ending) -> None:
+        """Run the undoings, then end."""
+        self.children.reap()  # so that the last `exited` events stand before the answer to `leave`
+
+        def done(undone: list[str], not_undone: dict[str, str]) -> None:
+            for name in undone:
+                self.groups.undoings.forget(name)
+            self._end(ending, not_undone)
+
+        self.undo(self.groups.undoings, done)
 
     def _end(self, ending: Ending, not_undone: dict[str, str]) -> None:
         self.groups.record()
@@ -258,14 +293,14 @@ class Service:
     def _take_results(self) -> None:
         while True:
             try:
-                request, answer, failure = self._results.get_nowait()
+                request, done, result, failure = self._results.get_nowait()
             except queue.Empty:
                 return
             self._num_workers -= 1
             if failure is not None:
                 request.refuse(failure)
             else:
-                request.answer(answer)
+                done(result)
 
     def _step_captures(self) -> None:
         for entry in list(self._captures):

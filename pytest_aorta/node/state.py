@@ -1,15 +1,20 @@
-"""State folder: what must be known of the processes of a node program after it has gone, even by SIGKILL."""
+"""State folder: what must be known of the processes of a node program after it has gone, even by SIGKILL.
+
+Hosts may share the file system that it lies on. Another boot than ours has ended the processes of a record only if it
+was a boot of this machine; on another machine they may live.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import socket
 import sys
-from typing import Any, NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 from .endings import Identity, end_now, identities
-from .facts import boot_id
+from .facts import boot_id, identity
 from .files import remove
 from .processes import TAG, Table, ancestors, descendants, environment, is_alive, process
 from .requests import Answer, CommandError, sentence
@@ -17,6 +22,7 @@ from .undoings import Undoings, read, undo_now
 
 GROUPS_FILE = "groups.json"
 STATE_FILE = "node-state.json"
+GRACE_S = 2.0
 
 
 class StateFolder:
@@ -26,11 +32,12 @@ class StateFolder:
         self.path = path
         self.token = token
         me = process(os.getpid())
+        self._machine = _machine()
         self._node = {"pid": os.getpid(), "start_ticks": me.start_ticks if me else 0}
 
     def write_groups(self, groups: list[dict[str, Any]], undoings: list[dict[str, Any]]) -> None:
         """Record which processes lead a group now, and what else is to be undone."""
-        document = {"token": self.token, "boot_id": boot_id(), "node": self._node}
+        document = {"token": self.token, "boot_id": boot_id(), "machine": self._machine, "node": self._node}
         self._write(GROUPS_FILE, {**document, "groups": groups, "undo": undoings})
 
     def write_end(self, document: dict[str, Any]) -> None:
@@ -44,7 +51,8 @@ class StateFolder:
                 json.dump(document, file, indent=1)
             os.replace(path + ".new", path)
         except OSError as error:
-            print(f"cannot write {path}: {sentence(error)}", file=sys.stderr)
+            with contextlib.suppress(OSError, ValueError):  # whoever reads that may be gone, too, or the disk full
+                print(f"cannot write {path}: {sentence(error)}", file=sys.stderr)
 
 
 def forget(state_dir: str) -> None:
@@ -53,49 +61,72 @@ def forget(state_dir: str) -> None:
         remove(state_dir)
 
 
-def reap(state_dir: str, grace_s: float = 2.0) -> Answer:
-    """End what a node program recorded in `state_dir` and what carries its token, the program itself included.
+class Reaping:
+    """Ending and undoing what a node program recorded in `state_dir` and what carries its token, itself included.
 
-    The answer has `ended` (pids that were running), `left` (pids that would not die), `undone` and `not_undone` (names
-    of undoings, the latter with why) and `recorded` (whether there was a record). A process is ended only if its pid
-    and its start time are the recorded ones, or it has the token. The folder is removed when nothing of what it records
-    is left.
+    A process is ended only if its pid and its start time are the recorded ones, or it has the token.
 
     Raises:
-        CommandError: the record is not one of ours.
+        CommandError: the record is not one of ours, or that of a program on another machine.
     """
-    folder = os.path.expanduser(state_dir)
-    record = _read(os.path.join(folder, GROUPS_FILE))
-    if record is None:  # it never came up, so nothing is known of it but its folder
-        forget(folder)
-        return {"recorded": False, "ended": [], "left": [], "undone": [], "not_undone": {}}
-    roots = record.roots if record.boot_id == boot_id() else []  # a reboot has ended everything
 
-    def find(processes: Table) -> list[Identity]:
-        spared = ancestors(processes, os.getpid())
-        tagged = [pid for pid in processes if environment(pid).get(TAG) == record.token]
-        alive = [pid for pid, ticks in roots if is_alive(pid, ticks)]
-        found = dict.fromkeys([*alive, *tagged, *descendants(processes, [*alive, *tagged])])
-        return identities(processes, [pid for pid in found if pid not in spared])
+    def __init__(self, state_dir: str) -> None:
+        self._folder = os.path.expanduser(state_dir)
+        self._record = _read(os.path.join(self._folder, GROUPS_FILE))
+        self._ended: list[int] = []
+        self._left: list[int] = []
 
-    ending = end_now(find, grace_s)
-    undone, not_undone = undo_now(record.undoings)
-    if not ending.left and not not_undone:
-        forget(folder)
-    return {
-        "recorded": True,
-        "ended": ending.ended_pids,
-        "left": ending.left,
-        "undone": undone,
-        "not_undone": not_undone,
-    }
+    @property
+    def undoings(self) -> Undoings:
+        """What is to be undone once the processes have ended."""
+        return self._record.undoings if self._record is not None else Undoings()
+
+    def end(self, grace_s: float = GRACE_S) -> None:
+        """End the processes, and wait for that."""
+        record = self._record
+        if record is None:  # it never came up, so nothing is known of it but its folder
+            return
+        roots = record.roots if record.boot_id == boot_id() else []  # a reboot has ended everything
+
+        def find(processes: Table) -> list[Identity]:
+            spared = ancestors(processes, os.getpid())
+            tagged = [pid for pid in processes if environment(pid).get(TAG) == record.token]
+            alive = [pid for pid, ticks in roots if is_alive(pid, ticks)]
+            found = dict.fromkeys([*alive, *tagged, *descendants(processes, [*alive, *tagged])])
+            return identities(processes, [pid for pid in found if pid not in spared])
+
+        ending = end_now(find, grace_s)
+        self._ended, self._left = ending.ended_pids, ending.left
+
+    def conclude(self, undone: list[str], not_undone: dict[str, str]) -> Answer:
+        """Remove the folder when nothing of what it records is left; give what `reap` answers."""
+        if not self._left and not not_undone:
+            forget(self._folder)
+        return {
+            "recorded": self._record is not None,
+            "ended": self._ended,
+            "left": self._left,
+            "undone": undone,
+            "not_undone": not_undone,
+        }
+
+
+def reap(state_dir: str, grace_s: float = GRACE_S) -> Answer:
+    """End and undo what is recorded in `state_dir`, for callers without a loop, as `Reaping` does.
+
+    The answer has `ended` (pids that were running), `left` (pids that would not die), `undone` and `not_undone` (names
+    of undoings, the latter with why) and `recorded` (whether there was a record).
+    """
+    reaping = Reaping(state_dir)
+    reaping.end(grace_s)
+    return reaping.conclude(*undo_now(reaping.undoings))
 
 
 def alive(state_dir: str) -> Answer:
     """Tell whether the node program of a state folder still runs: `recorded`, `alive`.
 
     Raises:
-        CommandError: the record is not one of ours.
+        CommandError: the record is not one of ours, or that of a program on another machine, which alone can tell.
     """
     record = _read(os.path.join(os.path.expanduser(state_dir), GROUPS_FILE))
     if record is None:
@@ -106,6 +137,7 @@ def alive(state_dir: str) -> Answer:
 class _Record(NamedTuple):
     token: str
     boot_id: str
+    machine: Mapping[str, Any]
     roots: list[Identity]  # the node program itself first
     undoings: Undoings
 
@@ -117,7 +149,8 @@ def _read(path: str) -> _Record | None:
             document = json.load(file)
         roots = [(int(entry["pid"]), int(entry["start_ticks"])) for entry in [document["node"], *document["groups"]]]
         undoings = read(document.get("undo", []))
-        record = _Record(str(document["token"]), str(document["boot_id"]), roots, undoings)
+        machine = dict(document.get("machine", {}))
+        record = _Record(str(document["token"]), str(document["boot_id"]), machine, roots, undoings)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -126,4 +159,12 @@ def _read(path: str) -> _Record | None:
         raise CommandError("failed", f"{path} is no record of a node program: {sentence(error)}") from error
     if owner != os.geteuid():  # somebody else could have named any pid in it
         raise CommandError("failed", f"{path} belongs to user {owner}, expected {os.geteuid()}")
+    if record.boot_id != boot_id() and record.machine != _machine():
+        where = record.machine.get("hostname") or "a machine that it does not name"
+        next_step = "clean it from there, or remove the folder by hand when nothing of it can run any more"
+        raise CommandError("failed", f"{path} is of a program on {where}, expected {socket.gethostname()}; {next_step}")
     return record
+
+
+def _machine() -> dict[str, str]:
+    return {"identity": identity(), "hostname": socket.gethostname()}

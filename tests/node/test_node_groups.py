@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,8 @@ import pytest
 from pytest_aorta.errors import FleetError
 from pytest_aorta.fleet.ask import Answer, Ask, Event
 from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.node.facts import identity
+from pytest_aorta.node.files import prepare
 from pytest_aorta.node.groups import reap
 from pytest_aorta.node.processes import process
 from pytest_aorta.node.requests import CommandError
@@ -26,6 +29,7 @@ Said = Callable[[str], str]
 Gone = Callable[[int], None]
 Until = Callable[[Callable[[Event], bool]], list[Event]]
 
+MACHINE = {"identity": identity(), "hostname": socket.gethostname()}
 DEAF = "trap '' TERM; echo ready $$; while :; do sleep 0.1; done"
 
 
@@ -257,12 +261,40 @@ def test_a_record_of_another_process_ends_nothing(start: Start, fleet: Fleet, sa
         }
         assert foreign.poll() is None
         right = {"pid": foreign.pid, "start_ticks": entry.start_ticks}
-        (folder / "groups.json").write_text(json.dumps({**document, "node": right, "boot_id": "another boot"}))
+        before = {**document, "node": right, "boot_id": "another boot", "machine": MACHINE}
+        (folder / "groups.json").write_text(json.dumps(before))
         assert reap(str(folder))["ended"] == []
         assert foreign.poll() is None
     finally:
         foreign.kill()
         foreign.wait()
+
+
+@pytest.mark.parametrize("machine", [None, {**MACHINE, "hostname": "node2"}, {**MACHINE, "identity": "other"}])
+def test_a_record_of_another_machine_is_left_to_that(
+    ask: AskNode, tmp_path: Path, machine: dict[str, str] | None
+) -> None:
+    """Hosts may share a home, and the boot of another one says nothing about what lives there."""
+    undo = {"name": "u", "argv": ["touch", str(tmp_path / "undone")], "timeout_s": 9}
+    node = {"pid": 1, "start_ticks": 1}
+    document = {"token": "t", "boot_id": "of node2", "node": node, "groups": [], "undo": [undo]}
+    record = tmp_path / "shared" / "groups.json"
+    prepare(str(record.parent))
+    record.write_text(json.dumps({**document, "machine": machine} if machine else document))
+    where = machine["hostname"] if machine else "a machine that it does not name"
+    for do in ("alive", "reap"):
+        with pytest.raises(FleetError, match=f"groups.json is of a program on {where}, expected "):
+            ask(do, path=str(record.parent))
+    assert not (tmp_path / "undone").exists()
+    assert record.exists()
+
+
+def test_a_reboot_of_this_machine_has_ended_what_was_recorded_before(ask: AskNode, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    node = {"pid": os.getpid(), "start_ticks": 1}
+    document = {"token": "t", "boot_id": "before", "machine": MACHINE, "node": node, "groups": []}
+    (tmp_path / "old" / "groups.json").write_text(json.dumps(document))
+    assert ask("alive", path=str(tmp_path / "old")) == {"recorded": True, "alive": False}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"token": "t", "boot_id": "b", "node": 1, "groups": []}'])

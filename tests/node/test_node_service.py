@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_aorta.fleet.local import LocalPipes
+from pytest_aorta.node.processes import process
 from pytest_aorta.node.protocol import Assembler, encode
 
 PATIENCE_S = 60.0
@@ -184,6 +186,86 @@ def test_leaving_answers_what_is_still_asked(program: Program) -> None:
     assert set(answers[1]) & {"ok", "error"}  # whichever came first: the end of the command or that of the program
     assert answers[2] == {"id": 2, "ok": {"left": [], "not_undone": {}}}
     assert program.record()["why"] == "the controller left"
+
+
+def test_a_program_that_can_write_nothing_any_more_ends_and_undoes_everything(tmp_path: Path) -> None:
+    """When pytest is killed, sshd closes all three pipes; the state folder may be gone, or its disk full."""
+    state, log = tmp_path / "state", str(tmp_path / "log")
+    argv = [sys.executable, "-m", "pytest_aorta.node", "--state-dir", str(state)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as node:
+        assert node.stdin is not None
+        assert node.stdout is not None
+        assert node.stderr is not None
+        node.stdin.write(HELLO)
+        for number, (do, args) in enumerate(
+            (
+                ("undo", {"name": "u", "argv": ["touch", str(tmp_path / "undone")]}),
+                ("start", {"name": "g", "argv": ["sleep", "1000"], "cwd": "/", "log": log}),
+            )
+        ):
+            node.stdin.write(encode({"id": number, "do": do, "args": args}, number))
+        said = b""
+        while b'"pid"' not in said.partition(b'"id":1')[2]:
+            said += node.stdout.read(1)
+        pid = json.loads((state / "groups.json").read_text())["groups"][0]["pid"]
+        shutil.rmtree(state)
+        for end in (node.stderr, node.stdout, node.stdin):
+            end.close()
+        assert node.wait(PATIENCE_S) == 0
+    assert not is_running(pid)
+    assert (tmp_path / "undone").exists()
+
+
+BROKEN = """
+import sys
+from pytest_aorta.node.commands import COMMANDS
+from pytest_aorta.node.service import Service
+from pytest_aorta.node.state import StateFolder
+
+commands = {**COMMANDS, "break": lambda node, request: 1 / 0}
+Service(commands, 0, 1, 60, StateFolder(sys.argv[1], "token")).serve()
+"""
+
+
+def test_an_error_of_the_program_itself_ends_and_undoes_everything_first(tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+    start = {"name": "g", "argv": ["sh", "-c", "echo $$; exec sleep 1000"], "cwd": "/", "log": log}
+    asks = (
+        ("undo", {"name": "u", "argv": ["touch", str(tmp_path / "undone")]}),
+        ("undo", {"name": "bad", "argv": ["sh", "-c", "echo no daemon >&2; exit 1"]}),
+        ("start", start),
+        ("run", {"argv": ["sh", "-c", f"until [ -s {log} ]; do sleep 0.1; done"]}),
+    )
+    lines = b"".join(encode({"id": number, "do": do, "args": args}, number) for number, (do, args) in enumerate(asks))
+    with subprocess.Popen(
+        [sys.executable, "-c", BROKEN, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    ) as node:
+        assert node.stdin is not None
+        assert node.stdout is not None
+        node.stdin.write(HELLO + lines)
+        said = b""
+        while b'"id":3' not in said:
+            said += node.stdout.read(1)
+        node.stdin.write(encode({"id": 9, "do": "break"}, 9))
+        _, errors = node.communicate(timeout=PATIENCE_S)
+    assert b"ZeroDivisionError" in errors
+    assert node.returncode == 1
+    assert not is_running(int((tmp_path / "log").read_text()))
+    assert (tmp_path / "undone").exists()
+    record = json.loads((tmp_path / "groups.json").read_text())
+    assert [entry["name"] for entry in record["undo"]] == ["bad"]
+    ending = json.loads((tmp_path / "node-state.json").read_text())
+    assert (ending["left"], ending["not_undone"]) == ([], {"bad": "no daemon"})
+
+
+def is_running(pid: int) -> bool:
+    entry = process(pid)
+    return entry is not None and entry.alive
 
 
 def test_what_is_printed_by_accident_stays_off_the_wire(program: Program) -> None:

@@ -14,6 +14,7 @@ from pytest_aorta.errors import CommandFailed
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.local import LocalTransport
+from pytest_aorta.node.files import prepare
 from pytest_aorta.node.state import reap
 
 Asking = Callable[..., Answer]
@@ -70,6 +71,27 @@ def test_what_a_killed_program_could_not_undo_is_undone_by_reaping(tmp_path: Pat
     assert answer["undone"] == ["container"]
     assert answer["not_undone"] == {"bad": "no daemon"}
     assert seen.read_text() in {"gone", "gonegone"}  # closing the fleet reaps as well
+
+
+def test_an_undoing_that_fails_while_a_program_reaps_is_told_as_such(tmp_path: Path, ask: Asking) -> None:
+    """The loop of that program takes in every child that ends: nobody else may wait for the status of one."""
+    dead = Fleet({"dead": LocalTransport()})
+    dead.open({"dead": str(tmp_path / "dead")})
+    document = json.loads((tmp_path / "dead" / "groups.json").read_text())
+    dead.close()
+    undo = [
+        {"name": "bad", "argv": ["sh", "-c", "echo no daemon >&2; exit 1"], "timeout_s": 30},
+        {"name": "good", "argv": ["true"], "timeout_s": 30},
+    ]
+    for number in range(8):
+        state = tmp_path / f"state{number}"
+        prepare(str(state))
+        (state / "groups.json").write_text(json.dumps({**document, "undo": undo}))
+
+        answer = ask("reap", path=str(state))
+
+        assert (answer["undone"], answer["not_undone"]) == (["good"], {"bad": "no daemon"})
+        assert state.exists()
 
 
 def test_an_undoing_that_fails_or_hangs_keeps_the_record(tmp_path: Path) -> None:
