@@ -89,6 +89,15 @@ def clean_hosts(record: RunRecord, settings: Settings) -> Cleaned:
     return Cleaned(tuple(done), tuple(problems))
 
 
+def another_state_dir(state_dir: str, what: str) -> str:
+    """Name the state folder of a further node program for a run, beside its own and with that suffix: a sweep sees it.
+
+    No host's name has a plus sign, so it is no other host's.
+    """
+    own = PurePosixPath(state_dir)
+    return str(own.with_name(f"{own.stem}+{what}{own.suffix}"))
+
+
 def _is_local(record: RunRecord) -> bool:
     cluster = record.config.get("cluster")
     return not isinstance(cluster, dict) or cluster.get("transport") == "local"
@@ -145,7 +154,7 @@ class _Cleaning:
         fleet = fleet_of(settings)
         left = set(self._record.hosts)
         try:
-            asked = {host: f"{self._state_dir(host)}.clean" for host in fleet.hosts}
+            asked = {host: another_state_dir(self._state_dir(host), "clean") for host in fleet.hosts}
             unreachable = fleet.open_reachable(asked)
             self._problems += [str(error) for host, error in unreachable.items() if host in self._record.hosts]
             reached = [host for host in self._record.hosts if host not in unreachable]
@@ -163,7 +172,7 @@ class _Cleaning:
 
     def _state_dir(self, host: str) -> str:
         entry = self._record.hosts.get(host)
-        return entry.state_dir if entry is not None else f"~/.cache/pytest-aorta/{self._record.run_id}.node"
+        return entry.state_dir if entry is not None else f"~/.cache/pytest-aorta/{self._record.run_id}-{host}.node"
 
     def _end(self, fleet: Fleet, hosts: list[str]) -> list[str]:
         """End the processes and undo what the node program had not; give the hosts on which nothing is left."""

@@ -24,7 +24,7 @@ from pytest_aorta.errors import (
 )
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
-from pytest_aorta.run.cleaning import clean_hosts
+from pytest_aorta.run.cleaning import another_state_dir, clean_hosts
 from pytest_aorta.run.fates import Fate, fates_of
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.hosts import boot_id_of
@@ -99,6 +99,10 @@ class RunContext:
     def state_dir(self, host: str) -> str:
         """The folder of a host's node program, beside the work folder so that it outlives that."""
         return f"{self.work_dir(host)}{STATE_SUFFIX}"
+
+    def look_dir(self, host: str) -> str:
+        """The folder of a node program that only looks whether a host is there."""
+        return another_state_dir(self.state_dir(host), "look")
 
     def connect(self) -> Fleet:
         """Start the node programs, once; they leave when the run is closed."""
@@ -191,7 +195,7 @@ class RunContext:
         loss = self.fleet.loss(host)
         if host not in self._there and loss is not None and loss.is_broken:
             launched = self.products.get(Containers)
-            boot_id = boot_id_of(self.settings.cluster, host, f"{self.state_dir(host)}.look")
+            boot_id = boot_id_of(self.settings.cluster, host, self.look_dir(host))
             same = launched.log_windows[host].boot_id if isinstance(launched, Containers) else boot_id
             self._there[host] = boot_id is not None and boot_id == same
         return self._there.get(host, False)

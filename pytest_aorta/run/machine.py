@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from pytest_aorta.node.facts import boot_id
+from pytest_aorta.node.facts import boot_id, identity
 
 
 class Machine(BaseModel):
@@ -34,7 +33,7 @@ def hostname() -> str:
 
 def this_machine() -> Machine:
     """Describe the machine that this process runs on."""
-    return Machine(boot_id=boot_id(), pid_namespace=_pid_namespace(), identity=_identity())
+    return Machine(boot_id=boot_id(), pid_namespace=_pid_namespace(), identity=identity())
 
 
 def is_here(name: str, machine: Machine) -> bool:
@@ -70,11 +69,3 @@ def _pid_namespace() -> str:
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115  # no path, a name such as pid:[4026531836]
     except OSError:
         return ""
-
-
-def _identity() -> str:
-    try:
-        text = Path("/etc/machine-id").read_text("ascii").strip()
-    except (OSError, ValueError):
-        return ""
-    return hashlib.sha256(f"pytest-aorta {text}".encode()).hexdigest()[:32] if text else ""

@@ -23,22 +23,28 @@ from pytest_aorta.run.hosts import fleet_on
 CACHE = "~/.cache/pytest-aorta"
 YOUNG_NS = 600 * 10**9
 ABSENT = "No such file or directory"
+BY_HAND = "look whose it is (ls -ld), and remove it by hand if no run needs it"
 
 
 def sweep(cluster: Cluster) -> Cleaned:
     """On every host that answers, end, undo and remove what runs left whose node program does not live any more.
 
     Only what the login user itself left in its cache folder, and containers with our label, are looked at; runs that
-    live and containers that are meant to be kept are left alone.
+    live, containers that are meant to be kept, and what another host left in a home that it shares are left alone.
     """
-    fleet = fleet_on(cluster)
+    return sweep_fleet(fleet_on(cluster))
+
+
+def sweep_fleet(fleet: Fleet) -> Cleaned:
+    """Do so on the hosts of a fleet, which is opened and closed again."""
     done: list[str] = []
     problems: list[str] = []
     try:
-        unreachable = fleet.open_reachable(dict.fromkeys(fleet.hosts, f"{CACHE}/{new_run_id()}{STATE_SUFFIX}"))
+        own = new_run_id()
+        unreachable = fleet.open_reachable({host: f"{CACHE}/{own}-{host}{STATE_SUFFIX}" for host in fleet.hosts})
         problems += map(str, unreachable.values())
         reached = [host for host in fleet.hosts if host not in unreachable]
-        for host, folders in _state_folders(fleet, reached, problems).items():
+        for host, folders in _state_folders(fleet, reached, own, problems).items():
             for folder in folders:
                 _reap(fleet, host, folder, done, problems)
         _remove_containers(fleet, reached, done, problems)
@@ -51,17 +57,18 @@ def sweep(cluster: Cluster) -> Cleaned:
     return Cleaned(tuple(done), tuple(problems))
 
 
-def _state_folders(fleet: Fleet, hosts: list[str], problems: list[str]) -> Mapping[str, list[str]]:
-    """Give the state folders on each host whose node program is gone."""
-    look = {"root": CACHE, "names": [GROUPS_FILE, MARKER], "since_ns": 0}
+def _state_folders(fleet: Fleet, hosts: list[str], own: str, problems: list[str]) -> Mapping[str, list[str]]:
+    """Give the state folders on each host whose node program is gone; those of this sweep begin with `own`."""
+    look = {"root": CACHE, "names": [GROUPS_FILE, MARKER], "since_ns": 0, "depth": 2, "skip_closed": True}
     clocks = fleet.perform({host: Ask("clock") for host in hosts})
     answers = fleet.perform({host: Ask("find", look) for host in hosts})
     problems += [str(error) for error in answers.failed.values() if ABSENT not in error.reason]
     found: dict[str, list[str]] = {}
     for host, answer in answers.items():
+        problems += [f"{host}: {CACHE}/{path} may not be looked into; {BY_HAND}" for path in answer["closed"]]
         now_ns = int(clocks[host]["wall_ns"]) if host in clocks else 0
         shown = (entry["path"] for entry in answer["files"] if _counts(entry, now_ns))
-        names = {path.partition("/")[0] for path in shown if path.count("/") == 1}
+        names = {path.partition("/")[0] for path in shown if path.count("/") == 1 and not path.startswith(own)}
         folders = [f"{CACHE}/{name}" for name in sorted(names) if name.endswith(STATE_SUFFIX)]
         found[host] = [folder for folder in folders if not _is_alive(fleet, host, folder)]
     return found

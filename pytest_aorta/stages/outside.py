@@ -42,7 +42,7 @@ def _give_up_what_is_down(run: RunContext, hosts: list[str]) -> None:
     down: list[str] = []
 
     def look(host: str) -> None:
-        if boot_id_of(run.settings.cluster, host, f"{run.state_dir(host)}.look") is None:
+        if boot_id_of(run.settings.cluster, host, run.look_dir(host)) is None:
             down.append(host)
 
     in_parallel("looking for it", {host: partial(look, host) for host in silent}, 4 * LOOK_SECONDS)

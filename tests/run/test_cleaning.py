@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,30 @@ from click.testing import CliRunner, Result
 from pytest_aorta.cli_runs import clean, runs
 from pytest_aorta.config.load import load
 from pytest_aorta.errors import ConfigError
+from pytest_aorta.fleet.ask import Answer
+from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.fleet.scripted import Reply, ScriptedTransport
+from pytest_aorta.fleet.transport import Pipes
+from pytest_aorta.node.facts import identity
 from pytest_aorta.node.files import prepare
 from pytest_aorta.run.folder import RunFolder, new_run_id
+from pytest_aorta.run.machine import hostname
 from pytest_aorta.run.record import HostRecord, JudgementKeeper, RecordKeeper, is_run_folder, read
+from pytest_aorta.run.sweeping import CACHE, sweep_fleet
 from pytest_aorta.suite.opening import remember
 
 GONE_PID = 2**22 + 1  # above the highest pid there can be
 CONFIG = {"schema_version": 1, "gpus_per_node": 1, "enforce_thresholds": False}
+
+
+MACHINE = {"identity": identity(), "hostname": hostname()}
+GONE = {
+    "token": "t",
+    "boot_id": "b",
+    "machine": MACHINE,
+    "node": {"pid": GONE_PID, "start_ticks": 1},
+    "groups": [],
+}
 
 
 @dataclass
@@ -233,6 +250,15 @@ def test_a_run_whose_teardown_failed_is_taken_up_again(leave: Leave, aorta: Aort
     assert "no work folder was left" in aorta(clean, "--all").output
 
 
+def test_the_folder_of_a_cleaning_is_one_that_a_sweep_finds(leave: Leave, aorta: Aorta) -> None:
+    left = leave()
+    taken = left.work.with_name(f"{left.run_id}+clean.node")
+    taken.touch()
+    result = aorta(clean)
+    assert result.exit_code == 1
+    assert f"the folder {taken} cannot be written" in result.output
+
+
 def test_only_the_hosts_that_failed_are_noted(leave: Leave) -> None:
     keeper = leave().keeper
     (entry,) = keeper.document.hosts.values()
@@ -338,12 +364,8 @@ def test_the_last_run_must_be_in_the_output_folder_that_was_typed(leave: Leave, 
         assert CliRunner().invoke(command, [*asked, str(tmp_path / "results")]).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("said", "code"), [("permission denied", 0), ("Cannot connect to the Docker daemon", 1)], ids=["closed", "down"]
-)
-def test_a_sweep_names_the_folders_and_needs_no_right_to_use_docker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int
-) -> None:
+def home_without_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> Path:
+    """Make a home on a machine where Docker says why it does not work; gives the cache folder there."""
     for name in ("docker", "sudo"):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
@@ -351,11 +373,19 @@ def test_a_sweep_names_the_folders_and_needs_no_right_to_use_docker(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(tmp_path))
-    cache, run_id = tmp_path / ".cache" / "pytest-aorta", new_run_id()
+    return tmp_path / ".cache" / "pytest-aorta"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"), [("permission denied", 0), ("Cannot connect to the Docker daemon", 1)], ids=["closed", "down"]
+)
+def test_a_sweep_names_the_folders_and_needs_no_right_to_use_docker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int
+) -> None:
+    cache, run_id = home_without_docker(tmp_path, monkeypatch, said), new_run_id()
     for name in (run_id, f"{run_id}.node"):
         prepare(str(cache / name))
-    gone = {"token": "t", "boot_id": "b", "node": {"pid": GONE_PID, "start_ticks": 1}, "groups": []}
-    (cache / f"{run_id}.node" / "groups.json").write_text(json.dumps(gone), "utf-8")
+    (cache / f"{run_id}.node" / "groups.json").write_text(json.dumps(GONE), "utf-8")
     (tmp_path / "cluster.json").write_text('{"transport": "local", "node_dict": {"here": {}}}', "utf-8")
 
     result = CliRunner().invoke(clean, ["--cluster", str(tmp_path / "cluster.json")])
@@ -365,3 +395,69 @@ def test_a_sweep_names_the_folders_and_needs_no_right_to_use_docker(
     assert told in result.output
     assert said in result.output
     assert list(cache.iterdir()) == []
+
+
+def test_a_sweep_leaves_alone_what_another_host_has_in_the_same_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, run_id = home_without_docker(tmp_path, monkeypatch, "permission denied"), new_run_id()
+    others = {"node2": {**MACHINE, "hostname": "node2"}, "node3": {**MACHINE, "identity": "other"}}
+    for host, machine in others.items():
+        for name in (f"{run_id}-{host}", f"{run_id}-{host}.node"):
+            prepare(str(cache / name))
+        record = cache / f"{run_id}-{host}.node" / "groups.json"
+        record.write_text(json.dumps({**GONE, "machine": machine}), "utf-8")
+    before = sorted(cache.iterdir())
+    (tmp_path / "cluster.json").write_text('{"transport": "local", "node_dict": {"here": {}}}', "utf-8")
+
+    result = CliRunner().invoke(clean, ["--cluster", str(tmp_path / "cluster.json")])
+
+    assert result.exit_code == 0, result.output
+    assert run_id not in result.output
+    assert sorted(cache.iterdir()) == before
+
+
+class SharedHome(ScriptedTransport):
+    """A host that shows the state folders of the sweep's own programs, and what is left of a dead run of its own."""
+
+    started: list[str]
+
+    def __init__(self, name: str, started: list[str]) -> None:
+        refused = {"exit_code": 1, "stdout": "", "stderr": "permission denied", "timed_out": False}
+        super().__init__(
+            [
+                Reply("clock", {"wall_ns": 10**18}),
+                Reply("find", self.found),
+                Reply("alive", {"recorded": True, "alive": False}, times=0),
+                Reply("reap", {"ended": [], "left": [], "undone": [], "not_undone": {}}, times=0),
+                Reply("remove", {"removed": True}, times=0),
+                Reply("run", refused, times=0),
+            ]
+        )
+        self.name = name
+        self.started = started
+
+    def start(self, lease_s: float, state_dir: str) -> Pipes:
+        self.started.append(state_dir)
+        return super().start(lease_s, state_dir)
+
+    def found(self, args: Mapping[str, Any]) -> Answer:
+        assert (args["depth"], args["skip_closed"]) == (2, True)
+        names = [path.rpartition("/")[2] for path in self.started] + [f"dead-{self.name}.node"]
+        entries = [{"path": f"{name}/groups.json", "size": 1, "mtime_ns": 1} for name in names]
+        return {"files": entries, "stale": 0, "too_deep": 0, "closed": [f"closed-{self.name}"]}
+
+
+def test_a_sweep_has_a_folder_for_each_host_and_tells_what_it_may_not_look_into() -> None:
+    started: list[str] = []
+    hosts = {name: SharedHome(name, started) for name in ("node1", "node2")}
+
+    swept = sweep_fleet(Fleet(hosts))
+
+    assert len(set(started)) == 2
+    assert {name: [ask.args["path"] for ask in host.asked if ask.do == "reap"] for name, host in hosts.items()} == {
+        name: [f"{CACHE}/dead-{name}.node"] for name in hosts
+    }
+    assert [line.partition(";")[0] for line in swept.problems] == [
+        f"{name}: {CACHE}/closed-{name} may not be looked into" for name in hosts
+    ]

@@ -10,7 +10,7 @@ from pytest_aorta.errors import ContainerError, FleetError, LeaseLost
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.scripted import Reply, ScriptedTransport
-from pytest_aorta.run.context import RunContext
+from pytest_aorta.run.context import STATE_SUFFIX, RunContext
 from pytest_aorta.run.folder import RunFolder, new_run_id
 from pytest_aorta.run.hosts import engine_of
 from pytest_aorta.run.interruption import Interruption
@@ -51,6 +51,12 @@ def test_a_host_that_could_not_be_cleaned_is_noted_whoever_undid_it(tmp_path: Pa
     assert (done, undone) == (["first"], ["first"])
     assert [(each.said, each.host) for each in problems] == [("work folders removed: b: its node program ended", "b")]
     assert run.record.document.uncleaned == ("b",)
+
+
+def test_the_folder_of_a_look_at_a_host_is_one_that_a_sweep_finds(tmp_path: Path) -> None:
+    run = context(tmp_path, Fleet({}))
+    assert run.look_dir("a").endswith(STATE_SUFFIX)
+    assert run.look_dir("a") != run.state_dir("a")
 
 
 def test_a_host_whose_container_stays_is_noted(tmp_path: Path) -> None:
