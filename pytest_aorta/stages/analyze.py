@@ -14,7 +14,7 @@ from pytest_aorta.node.requests import CommandError
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import NotNeeded, Step
 from pytest_aorta.run.products import Analysis, Artifacts, Execution
-from pytest_aorta.stages.collect import bring_files
+from pytest_aorta.stages.collect import bring_files, collected_traces
 from pytest_aorta.trace.ranks import summarize
 from pytest_aorta.trace.summary import RankSummary
 
@@ -54,7 +54,9 @@ def plan(settings: Settings) -> Iterator[Step]:
 def _write_tables(run: RunContext, artifacts: Artifacts) -> Analysis:
     if artifacts.torch_traces is None:
         return Analysis(notes=("no traces to analyse",))
-    summaries = summarize(run.folder.path / artifacts.torch_traces, with_kernels=True)
+    root = run.folder.path / artifacts.torch_traces
+    files = collected_traces(run.settings, root, artifacts.layout)
+    summaries = summarize(root, files, with_kernels=True)
     config = run.settings.config.analysis
     written: list[str] = []
     notes = [f"{error.file}: {error.error}" for error in summaries.errors]

@@ -170,6 +170,16 @@ def _search(
     return found
 
 
+def collected_traces(settings: Settings, root: Path, layout: Layout) -> list[Path] | None:
+    """Give a foreign workload's trace files, which may have any name; None lets the trace engine look for them."""
+    workload = settings.config.workload
+    if workload is None or not workload.traces:
+        return None
+    depth = 1 if layout == "combined" else 0
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    return [path for path in paths if is_trace(settings, "/".join(path.relative_to(root).parts[depth:]))]
+
+
 def _bring(run: RunContext, execution: Execution, host: Host, found: Found, layout: Layout) -> None:
     """Bring what was found on a host to its place in the run folder.
 

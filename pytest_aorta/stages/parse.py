@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import StageError
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Artifacts, RankRow, Result, Straggler
-from pytest_aorta.stages.collect import Layout
+from pytest_aorta.stages.collect import collected_traces
 from pytest_aorta.stages.cross_checks import cross_checks, missing_ranks
 from pytest_aorta.stages.measures import collect_metrics
-from pytest_aorta.stages.search import is_trace
 from pytest_aorta.stages.source import read_ranks
 from pytest_aorta.trace.causes import WHAT_TO_DO
 from pytest_aorta.trace.lateness import Lateness
@@ -33,7 +31,7 @@ def parse_results(run: RunContext, artifacts: Artifacts) -> Result:
     if artifacts.torch_traces is None:
         raise StageError("no traces were collected; look at test_collect_traces")
     root = run.folder.path / artifacts.torch_traces
-    summaries, notes = read_ranks(run, root, _traces(run.settings, root, artifacts.layout), _progress(run))
+    summaries, notes = read_ranks(run, root, collected_traces(run.settings, root, artifacts.layout), _progress(run))
     _log_unread(summaries.errors)
     if not summaries.ranks:
         told = [error.error for error in summaries.errors[:MAX_TOLD_FILES]]
@@ -66,16 +64,6 @@ def plan(settings: Settings) -> Iterator[Step]:
     yield Step(
         "here", f"read the collected traces (analysis.parser: {settings.config.analysis.parser}), write metrics.json"
     )
-
-
-def _traces(settings: Settings, root: Path, layout: Layout) -> list[Path] | None:
-    """Give a foreign workload's trace files, which may have any name; None lets the trace engine look for them."""
-    workload = settings.config.workload
-    if workload is None or not workload.traces:
-        return None
-    depth = 1 if layout == "combined" else 0
-    paths = sorted(path for path in root.rglob("*") if path.is_file())
-    return [path for path in paths if is_trace(settings, "/".join(path.relative_to(root).parts[depth:]))]
 
 
 def _log_unread(errors: Sequence[FileError]) -> None:
