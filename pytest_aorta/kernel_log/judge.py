@@ -59,13 +59,13 @@ class _Judged:
         return self.verdict, self.pci, _NUMBER.sub("#", self.line.text)
 
 
-def judge(lines: Sequence[Line], *, job_pids: Collection[int] | None = None) -> tuple[Finding, ...]:
+def judge(lines: Sequence[Line], *, job_threads: Collection[int] | None = None) -> tuple[Finding, ...]:
     """Judge lines of one host: one finding a verdict, device and text (numbers aside), in time order.
 
-    With `job_pids` the crash of a process that is not among them is a note, and so is its end by a memory limit of its
-    own; without, every one counts.
+    With `job_threads` the crash of a thread that is not among them is a note, and so is the end of a process by a
+    memory limit of its own; without, every one counts.
     """
-    judged = _judge_each(lines, job_pids)
+    judged = _judge_each(lines, job_threads)
     groups: dict[tuple[Verdict, str | None, str], list[_Judged]] = {}
     for one in judged:
         groups.setdefault(one.key, []).append(one)
@@ -82,7 +82,7 @@ def worst(findings: Sequence[Finding]) -> Finding | None:
     return min(findings, key=gravity, default=None)
 
 
-def _judge_each(lines: Sequence[Line], job_pids: Collection[int] | None) -> list[_Judged]:
+def _judge_each(lines: Sequence[Line], job_threads: Collection[int] | None) -> list[_Judged]:
     """NVIDIA's driver splits one message over three lines: the device of the first belongs to the last."""
     judged = []
     split_pci: str | None = None
@@ -96,17 +96,17 @@ def _judge_each(lines: Sequence[Line], job_pids: Collection[int] | None) -> list
         pci = _find_pci(line.text)
         if pci is None and verdict.class_ == "nv_xid_bus":
             pci, split_pci = split_pci, None
-        judged.append(_Judged(line, _temper(line, verdict, job_pids), found[0].source, pci))
+        judged.append(_Judged(line, _temper(line, verdict, job_threads), found[0].source, pci))
     return judged
 
 
-def _temper(line: Line, verdict: Verdict, job_pids: Collection[int] | None) -> Verdict:
+def _temper(line: Line, verdict: Verdict, job_threads: Collection[int] | None) -> Verdict:
     """Make a note of what a program wrote into the log, and of the crash of a process that is not the run's."""
     if not line.from_kernel:
         return verdict.but("note", "none", "written by a program, not by the kernel")
-    for class_, pattern, what in _OF_A_PROCESS if job_pids is not None else ():
+    for class_, pattern, what in _OF_A_PROCESS if job_threads is not None else ():
         process = pattern.search(line.text) if verdict.class_ == class_ else None
-        if process is not None and job_pids is not None and int(process["pid"]) not in job_pids:
+        if process is not None and job_threads is not None and int(process["pid"]) not in job_threads:
             return verdict.but("note", "none", f"a process that is not of this run {what}")
     return verdict
 

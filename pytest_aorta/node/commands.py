@@ -117,7 +117,7 @@ def _processes(node: Service, request: Request) -> Answer:
 
 
 def _marked(node: Service, request: Request) -> Answer:
-    return {"pids": marked(request.args.text("token"))}
+    return {"threads": marked(request.args.text("token"))}
 
 
 def _signal(node: Service, request: Request) -> Answer:

@@ -91,8 +91,17 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def marked(token: str) -> list[int]:
-    """Give the processes that a node program with this token started, also one in a container: pids as seen here."""
-    return [pid for pid in table() if environment(pid).get(TAG) == token]
+    """Give the threads of what a node program with this token started, also one in a container: ids as seen here.
+
+    The id of a process's first thread is its pid. The kernel logs the id of the thread that crashed.
+    """
+    return [thread for pid in table() if environment(pid).get(TAG) == token for thread in _threads(pid)]
+
+
+def _threads(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    return []
 
 
 def argv0(pid: int) -> str:

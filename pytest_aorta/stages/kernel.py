@@ -42,11 +42,11 @@ class Scan:
 
 
 def scan(
-    run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator, job_pids: Mapping[str, set[int]]
+    run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator, job_threads: Mapping[str, set[int]]
 ) -> Scan:
     """Read every host's kernel log since the run began and judge it.
 
-    The crash of a process that is not among the `job_pids` of its host is a note. On a host of which none is known
+    The crash of a process that is not among the `job_threads` of its host is a note. On a host of which none is known
     every crash counts: its ranks ended before they were looked at, or cannot be seen from outside of their container.
     """
     if not run.settings.config.kernel_log.enabled:
@@ -64,7 +64,7 @@ def scan(
             found.checks.append(_incomplete(run, host, answers.failed[host].reason))
             found.num_notes = None
             continue
-        _judge_host(run, host, window, answers[host], job_pids.get(host) or None, found)
+        _judge_host(run, host, window, answers[host], job_threads.get(host) or None, found)
     return found
 
 
@@ -81,7 +81,7 @@ def unreadable(run: RunContext) -> Iterator[str]:
 
 
 def _judge_host(
-    run: RunContext, host: str, window: LogWindow, answer: Answer, job_pids: set[int] | None, found: Scan
+    run: RunContext, host: str, window: LogWindow, answer: Answer, job_threads: set[int] | None, found: Scan
 ) -> None:
     if answer["boot_id"] != window.boot_id:
         found.num_notes = None
@@ -95,7 +95,7 @@ def _judge_host(
     if unread:
         found.checks.append(_incomplete(run, host, unread))
         found.num_notes = None
-    findings = judge(lines, job_pids=job_pids)
+    findings = judge(lines, job_threads=job_threads)
     for finding in findings:
         log.info("%s: kernel log: %s %s x%d: %s", host, finding.severity, finding.class_, finding.count, finding.text)
     if found.num_notes is not None:

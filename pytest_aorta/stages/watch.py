@@ -8,7 +8,7 @@ import re
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ class Watch:
     last_beat: dict[str, Any] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)
     rank_hosts: set[str] = field(default_factory=set)
-    pids: dict[str, set[int]] = field(default_factory=dict)
+    threads: dict[str, set[int]] = field(default_factory=dict)
     failures: dict[str, Failures] = field(default_factory=dict)
     stacks: dict[str, list[str]] = field(default_factory=dict)
     stalled: str = ""
@@ -158,29 +158,16 @@ def round_of(run: RunContext, watch: Watch, phase: Phase) -> None:
 
 
 def look_at_processes(run: RunContext, watch: Watch, phase: Phase) -> None:
-    """Ask which processes of the workload run now; note their ranks, and their pids as the kernel counts them."""
-    for host, answer in run.inside.perform(Ask("processes", timeout_s=10)).items():
-        found = _descendants(answer, phase.name)
-        pids = _pids_outside(run, host) if run.is_inside else _pids(answer, phase.name)
-        watch.pids.setdefault(host, set()).update(pids)
-        for process in found:
+    """Ask which processes of the workload run now; note their ranks, and their threads as the kernel logs them."""
+    answers = run.inside.perform(Ask("processes", timeout_s=10))
+    marked = {host: Ask("marked", {"token": run.inside.token(host)}, timeout_s=10) for host in answers}
+    for host, answer in run.fleet.perform(marked).items():  # none where the login user may not read a container's
+        watch.threads.setdefault(host, set()).update(map(int, answer["threads"]))
+    for host, answer in answers.items():
+        for process in _descendants(answer, phase.name):
             if process.get("rank") is not None:
                 watch.ranks.add(int(process["rank"]))
                 watch.rank_hosts.add(host)
-
-
-def _pids_outside(run: RunContext, host: str) -> Iterator[int]:
-    """Give the pids of a container's processes as the host counts them; none where the login user may not read them."""
-    marked = Ask("marked", {"token": run.inside.token(host)}, timeout_s=10)
-    for answer in run.fleet.perform({host: marked}).values():
-        yield from map(int, answer["pids"])
-
-
-def _pids(answer: Answer, name: str) -> Iterator[int]:
-    """Give the pids of a group, that of its leader too."""
-    if group := answer["groups"].get(name):
-        yield int(group["pid"])
-        yield from (int(process["pid"]) for process in group["descendants"])
 
 
 def _descendants(answer: Answer, name: str) -> list[dict[str, Any]]:

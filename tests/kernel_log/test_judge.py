@@ -313,8 +313,8 @@ def test_the_crash_of_a_foreign_process_is_a_note_once_the_runs_processes_are_kn
     lines = [_line("python3[4711]: segfault at 10 ip 0f sp 0f error 4 in libx.so[7f+1]")]
 
     assert judge(lines)[0].severity == "fatal"
-    assert judge(lines, job_pids={4711})[0].severity == "fatal"
-    assert judge(lines, job_pids={12})[0].severity == "note"
+    assert judge(lines, job_threads={4711})[0].severity == "fatal"
+    assert judge(lines, job_threads={12})[0].severity == "note"
 
 
 def test_a_memory_limit_that_ended_somebody_elses_process_is_a_note() -> None:
@@ -325,9 +325,9 @@ def test_a_memory_limit_that_ended_somebody_elses_process_is_a_note() -> None:
     everywhere = [_line("Out of memory: Killed process 4711 (python3) total-vm:11964kB, anon-rss:4288kB")]
 
     assert [finding.severity for finding in judge(limited)] == ["note", "fatal"]
-    assert [finding.severity for finding in judge(limited, job_pids={4711})] == ["note", "fatal"]
-    assert [finding.severity for finding in judge(limited, job_pids={12})] == ["note", "note"]
-    assert [finding.severity for finding in judge(everywhere, job_pids={12})] == ["fatal"]
+    assert [finding.severity for finding in judge(limited, job_threads={4711})] == ["note", "fatal"]
+    assert [finding.severity for finding in judge(limited, job_threads={12})] == ["note", "note"]
+    assert [finding.severity for finding in judge(everywhere, job_threads={12})] == ["fatal"]
 
 
 def test_worst_goes_by_severity_then_by_action() -> None:

@@ -217,6 +217,16 @@ def test_ranks_are_found_and_only_those_that_listen_are_signalled(
     assert ask("processes")["groups"]["ranks"]["running"]  # the parent has no handler: USR1 would have ended it
 
 
+def test_the_kernel_logs_threads_so_all_of_them_are_told(fleet: Fleet, ask: AskNode, start: Start) -> None:
+    many = "import threading; [threading.Thread(target=threading.Event().wait).start() for _ in range(3)]"
+    leader = start("g", f"exec {sys.executable} -c '{many}'")
+    (host,) = fleet.hosts
+    threads: list[int] = []
+    while len(threads) < 4:
+        threads = ask("marked", token=fleet.token(host))["threads"]
+    assert sorted(threads) == sorted(int(task.name) for task in Path(f"/proc/{leader}/task").iterdir())
+
+
 def test_a_signal_without_a_name_is_refused(fleet: Fleet) -> None:
     with pytest.raises(FleetError, match="'NOPE' is no signal"):
         fleet.perform(Ask("signal", {"name": "g", "signal": "NOPE"})).or_raise()

@@ -85,15 +85,14 @@ def test_a_host_whose_ranks_ended_unseen_is_not_judged_by_their_number(
     assert told == ([(state, reason)] if state else [])
 
 
-def test_the_pids_of_each_host_are_known_by_themselves(tmp_path: Path, two_hosts: Watch) -> None:
-    def answer(pid: int) -> Reply:
-        rows = [{"pid": pid + 1, "rank": 0}]
-        return Reply("processes", {"groups": {"benchmark": {"pid": pid, "running": True, "descendants": rows}}})
+def test_the_threads_of_each_host_are_known_by_themselves(tmp_path: Path, two_hosts: Watch) -> None:
+    def answers(pid: int) -> list[Reply]:
+        return [Reply("processes", {"groups": {}}), Reply("marked", {"threads": [pid, pid + 1]})]
 
-    fleet = Fleet({"a": ScriptedTransport([answer(10)]), "b": ScriptedTransport([answer(20)])})
+    fleet = Fleet({"a": ScriptedTransport(answers(10)), "b": ScriptedTransport(answers(20))})
     cluster = {"transport": "local", "node_dict": {host: {"vpc_ip": "127.0.0.1"} for host in fleet.hosts}}
 
     look_at_processes(context(tmp_path, fleet, cluster=cluster), two_hosts, Phase("benchmark", fleet.hosts))
     fleet.close()
 
-    assert two_hosts.pids == {"a": {10, 11}, "b": {20, 21}}
+    assert two_hosts.threads == {"a": {10, 11}, "b": {20, 21}}

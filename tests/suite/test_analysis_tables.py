@@ -20,7 +20,9 @@ def test_the_tables_hold_every_kernel_and_every_matrix_product(rig: Any) -> None
     elementwise = [kernel(100 * number, 50, f"elementwise_{number}") for number in range(10)]
     products = [kernel(2000, 40, "Cijk_Alik_Bljk"), kernel(2100, 30, "my_gemm"), kernel(2200, 40, "Cijk_Alik_Bljk")]
     made = rig.path / "made"
-    synthetic.write(made / "rank0" / "of.my.profiler", synthetic.document([*elementwise, *products], rank=0, world_size=1))
+    synthetic.write(
+        made / "rank0" / "of.my.profiler", synthetic.document([*elementwise, *products], rank=0, world_size=1)
+    )
     copy = f"import shutil; shutil.copytree({str(made)!r}, 'out/torch_profiler', copy_function=shutil.copyfile)"
     rig.configure(
         workload={"command": [sys.executable, "-c", copy], "traces": "out/torch_profiler/*/*"},
