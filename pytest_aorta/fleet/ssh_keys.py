@@ -167,12 +167,15 @@ def known_keys(files: Iterable[Path], name: str) -> Iterator[KnownKey]:
 
 
 def _names(patterns: str, name: str) -> bool:
-    """Tell whether the first field of a line stands for a name: hashed, or patterns of which none excludes it."""
+    """Tell whether the first field of a line stands for a name: hashed, or patterns of which none excludes it.
+
+    A HostKeyAlias comes as it is written; OpenSSH looks for its hash so, and writes it in small letters.
+    """
     if patterns.startswith(_HASH_MARK):
-        return _is_hash_of(patterns, name)
+        return any(_is_hash_of(patterns, spelling) for spelling in {name, name.lower()})
     matched = False
     for pattern in patterns.lower().split(","):
-        if fnmatch.fnmatchcase(name, pattern.removeprefix("!").replace("[", "[[]")):
+        if fnmatch.fnmatchcase(name.lower(), pattern.removeprefix("!").replace("[", "[[]")):
             if pattern.startswith("!"):
                 return False
             matched = True

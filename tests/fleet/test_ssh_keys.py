@@ -28,6 +28,8 @@ def judge(file: Path, key: paramiko.PKey, name: str = "node1", policy: Policy = 
         ("node1", "node1", True),
         ("node1,198.18.0.11", "198.18.0.11", True),
         ("Node1", "node1", True),
+        ("Node1", "Node1", True),
+        ("*,!Node1", "Node1", False),
         ("node1", "node11", False),
         ("node?", "node1", True),
         ("*.example,!bad.example", "good.example", True),
@@ -39,6 +41,8 @@ def judge(file: Path, key: paramiko.PKey, name: str = "node1", policy: Policy = 
         pytest.param(paramiko.HostKeys.hash_host("node1"), "node1", True, id="hashed"),  # its salt is another each time
         pytest.param(paramiko.HostKeys.hash_host("node1"), "node2", False, id="another's hash"),
         pytest.param(paramiko.HostKeys.hash_host("[node1]:2200"), "[node1]:2200", True, id="hashed with its port"),
+        pytest.param(paramiko.HostKeys.hash_host("node1"), "Node1", True, id="hashed in small letters"),
+        pytest.param(paramiko.HostKeys.hash_host("Node1"), "Node1", True, id="hashed as it is written"),
         ("|1|no base64|either", "node1", False),
         ("|1|", "node1", False),
     ],
@@ -81,6 +85,19 @@ def test_a_revoked_key_is_refused_whatever_else_is_known(tmp_path: Path, policy:
     file.write_text(line("node1") + "\n" + line("*", KEY, "@revoked") + "\n")
     with pytest.raises(HostKeyRefused, match=f"{file} line 2 revokes"):
         judge(file, KEY, policy=policy)
+
+
+def test_an_alias_with_capitals_is_known_by_its_first_key_and_not_by_a_revoked_one(tmp_path: Path) -> None:
+    file = tmp_path / "known"
+    for hashed in (False, True):
+        file.write_text(line("NodeA", RSA, "@revoked") + "\n")
+        alias = KnownHosts([file], "accept-new", "NodeA", hashed=hashed)
+        with pytest.raises(HostKeyRefused, match=f"{file} line 1 revokes"):
+            alias.missing_host_key(None, "NodeA", RSA)
+        alias.missing_host_key(None, "NodeA", KEY)
+        with pytest.raises(HostKeyRefused, match="its host key has changed"):
+            alias.missing_host_key(None, "NodeA", OTHER)
+        judge(file, KEY, "NodeA", "reject")
 
 
 def test_the_key_of_an_authority_is_no_host_s_key(tmp_path: Path) -> None:
