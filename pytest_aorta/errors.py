@@ -7,8 +7,9 @@ AortaError                  we could not measure (a bad measurement is a failed 
 │   ├── CommandFailed       the command ran and exited non-zero, or could not be run
 │   │   └── Misnamed        the configuration names what no host has
 │   ├── TimedOut            no answer within the deadline
-│   └── LeaseLost           the node program ended or the channel broke while the run went on
-│       └── StoodStill      because pytest itself did not run; no host is to blame
+│   ├── LeaseLost           the node program ended or the channel broke while the run went on
+│   │   └── StoodStill      because pytest itself did not run; no host is to blame
+│   └── Defect              what nobody foresaw was raised here; no host is to blame
 ├── FleetError              several hosts, every cause kept in `by_host`
 ├── ContainerError          a container engine did not do what was asked
 ├── WorkloadError           the workload could not be started as asked
@@ -100,6 +101,18 @@ class StoodStill(LeaseLost):
 
     def __str__(self) -> str:
         """Give the sentence without the host, which has nothing to do with it."""
+        return self.reason
+
+
+class Defect(HostError):
+    """What was done for a host raised an error that nobody foresaw; the host has nothing to do with it."""
+
+    def __init__(self, host: str, what: str, error: Exception) -> None:
+        name = type(error).__name__
+        super().__init__(host, f"{what}: {name}: {error}; this is a defect of pytest-aorta, the log has its traceback")
+
+    def __str__(self) -> str:
+        """Give the sentence without the host."""
         return self.reason
 
 

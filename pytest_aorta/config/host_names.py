@@ -13,6 +13,7 @@ from pytest_aorta.config.fields import refuse
 from pytest_aorta.config.redact import REDACTED
 
 _MOST_HOST_CHARS = 253  # of a name in the DNS
+_MOST_LABEL_CHARS = 63
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.\-]*")
 _SHORT_IPV4 = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
 # Source: valid_ruser() of OpenSSH's ssh.c; white space is refused as well.
@@ -39,8 +40,8 @@ def one_spelling(host: str) -> str:
 def _host(value: str) -> str:
     if REDACTED not in value and not _is_host(value):
         raise refuse(
-            f"a host's name or address of at most {_MOST_HOST_CHARS} characters, not beginning with -, without user "
-            "and port: those belong into username and ~/.ssh/config"
+            f"a host's name or address of at most {_MOST_HOST_CHARS} characters, 1 to {_MOST_LABEL_CHARS} between its "
+            "dots, not beginning with -, without user and port: those belong into username and ~/.ssh/config"
         )
     return value
 
@@ -48,11 +49,16 @@ def _host(value: str) -> str:
 def _is_host(value: str) -> bool:
     plain = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     if ":" not in plain:
-        return plain == value and len(value) <= _MOST_HOST_CHARS and bool(_NAME.fullmatch(value) and value.strip("."))
+        return plain == value and len(value) <= _MOST_HOST_CHARS and bool(_NAME.fullmatch(value)) and _has_labels(value)
     try:
         return ipaddress.IPv6Address(plain).scope_id is None
     except ValueError:
         return False
+
+
+def _has_labels(name: str) -> bool:
+    """Tell whether what stands between the dots can be looked up; a last dot ends a complete name."""
+    return all(1 <= len(label) <= _MOST_LABEL_CHARS for label in name.removesuffix(".").split("."))
 
 
 def _user(value: str) -> str:

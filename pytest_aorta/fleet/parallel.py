@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
 
-from pytest_aorta.errors import CommandFailed, HostError, TimedOut
+from pytest_aorta.errors import CommandFailed, Defect, HostError, TimedOut
 from pytest_aorta.node.requests import sentence
+
+log = logging.getLogger("pytest_aorta")
 
 SLICE_S = 0.5
 NUM_AT_ONCE = 32  # connections begun at the same time: more of them keep a small machine, or a jump host, from any
@@ -71,4 +74,9 @@ def _outcome(what: str, host: str, call: Callable[[], None]) -> HostError | None
         failed = CommandFailed(host, f"{what}: {sentence(error)}")
         failed.__cause__ = error
         return failed
+    except Exception as error:  # the edge of a thread: what leaves it reaches nobody
+        log.exception("%s: %s: unexpected", host, what)
+        defect = Defect(host, what, error)
+        defect.__cause__ = error
+        return defect
     return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pytest_aorta.fleet.ssh_settings import Access, is_locked
+from pytest_aorta.fleet.ssh_settings import Access, SecurityKey, in_home, is_locked
 
 _PUBLIC = (b"ssh-", b"ecdsa-", b"sk-ssh-", b"sk-ecdsa-")
 _OF_OTHERS = 0o077
@@ -15,10 +15,17 @@ _OF_OTHERS = 0o077
 
 def unusable_files(access: Access) -> Iterator[tuple[str, str]]:
     """Give the field and what is wrong with the file that it names; a key that is locked may be in the agent."""
-    if access.key_file and (why := _why_no_key(Path(access.key_file).expanduser(), access.password)):
-        yield "priv_key_file", why
-    if access.known_hosts and (why := _why_no_list(Path(access.known_hosts).expanduser(), access.policy == "reject")):
-        yield "known_hosts", why
+    looks: dict[str, tuple[str | None, Callable[[Path], str]]] = {
+        "priv_key_file": (access.key_file, lambda path: _why_no_key(path, access.password)),
+        "known_hosts": (access.known_hosts, lambda path: _why_no_list(path, access.policy == "reject")),
+    }
+    for field, (name, look) in looks.items():
+        try:
+            why = look(in_home(name)) if name else ""
+        except OSError as error:
+            why = str(error)
+        if why:
+            yield field, why
 
 
 def _why_no_key(path: Path, passphrase: str | None) -> str:
@@ -30,6 +37,11 @@ def _why_no_key(path: Path, passphrase: str | None) -> str:
         return f"seen {path}, a public key, expected the private one; name {private}"
     try:
         is_locked(str(path), passphrase)
+    except SecurityKey:
+        return (
+            f"seen {path}, a security key, expected a key that opens without its device; put it into the agent by "
+            f"`ssh-add {path}`, and leave priv_key_file out"
+        )
     except OSError:
         return f"seen {path}, which holds no private key of a known kind, expected one as `ssh-keygen` makes it"
     seen = path.stat()

@@ -27,6 +27,7 @@ OUTPUT_LIMIT_BYTES = 1024 * 1024
 FLOOD_BYTES = 64 * 1024 * 1024
 CLOSE_TIMEOUT_S = 2.0
 SETTLING_S = 0.5
+_MOST_MS = 2**31 - 1  # the kernel takes an int, 24 days
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it logs, our errors say; else it goes to stderr
 
@@ -72,7 +73,7 @@ class Link:
                     link = cls(hops, hops[-1].connection.transport, answer_timeout_s)
                     unless_open.pop_all()
                     return link
-            except (OSError, EOFError, paramiko.SSHException) as error:
+            except (OSError, EOFError, UnicodeError, paramiko.SSHException) as error:
                 if not left or not is_passing(error):
                     raise refusal(error, hop, address) from error
                 time.sleep(PAUSE_S * (NUM_TRIES - left) * (0.5 + random.random()))  # noqa: S311  # to spread them
@@ -92,7 +93,7 @@ class Link:
         """Give the connection up when the other side's kernel has acknowledged nothing for so long."""
         first = self._hops[0].connection.transport.sock
         if isinstance(first, socket.socket):  # a ProxyCommand has none
-            first.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(silence_s * 1000)))
+            first.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(max(1, int(silence_s * 1000)), _MOST_MS))
 
     def why_lost(self) -> str:
         """Say how the connection ended."""

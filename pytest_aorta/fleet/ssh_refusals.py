@@ -52,12 +52,8 @@ def _reason(error: BaseException, hop: Hop) -> str:
 
 
 def _no_way(error: BaseException, hop: Hop) -> str:
-    if isinstance(error, socket.gaierror):
-        return (
-            f"the name {hop.connection.host} does not resolve ({error.strerror}), expected a name or an address that "
-            f"this machine knows; correct {'ProxyJump' if hop.is_jump else 'node_dict'}, or give it a HostName in "
-            "~/.ssh/config"
-        )
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return _unresolved(error, hop)
     if isinstance(error, TimeoutError) or "No existing session" in str(error):
         return f"no answer within {hop.connection.connect_timeout:g} s, expected sshd; {_IS_IT_UP}"
     if isinstance(error, NoValidConnectionsError):
@@ -69,6 +65,19 @@ def _no_way(error: BaseException, hop: Hop) -> str:
         return "the ProxyCommand of the ssh configuration ended, expected a way to sshd; try it by hand"
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return f"{words.lower()}, expected sshd; does `ssh` get there?"
+
+
+def _unresolved(error: socket.gaierror | UnicodeError, hop: Hop) -> str:
+    field = "ProxyJump" if hop.is_jump else "node_dict"
+    if isinstance(error, UnicodeError):
+        return (
+            f"{hop.connection.host!r} is no name that can be looked up, expected 1 to 63 characters between its dots; "
+            f"correct {field}, or its HostName in ~/.ssh/config"
+        )
+    return (
+        f"the name {hop.connection.host} does not resolve ({error.strerror}), expected a name or an address that "
+        f"this machine knows; correct {field}, or give it a HostName in ~/.ssh/config"
+    )
 
 
 def _not_let_in(error: BaseException, hop: Hop) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import Any
 
 import fabric
 import paramiko
+from cryptography.exceptions import UnsupportedAlgorithm
+from paramiko.ssh_exception import CouldNotCanonicalize
 
 from pytest_aorta.fleet.ssh_keys import KnownHosts, Policy, lookup_name
 
@@ -49,6 +52,25 @@ class Hop:
         return f"{self.connection.host} port {self.connection.port} as {self.connection.user}"
 
 
+class SecurityKey(OSError):
+    """A key file that is of use only with the device that it was made with: the agent speaks to that, we do not."""
+
+
+def in_home(path: str) -> Path:
+    """Give a path with `~` or `~user` replaced.
+
+    Raises:
+        OSError: nobody knows where that home is.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise OSError(
+            f"{path}: where that home is is not known, seen neither HOME nor an entry in the list of users (this "
+            f"process has uid {os.getuid()}); set HOME, or write the path out"
+        ) from error
+
+
 def read_ssh_config() -> paramiko.SSHConfig:
     """Read the user's and the system's ssh configuration, with what they include.
 
@@ -57,7 +79,7 @@ def read_ssh_config() -> paramiko.SSHConfig:
     """
     lines = [
         line
-        for path in (Path("~/.ssh/config").expanduser(), Path("/etc/ssh/ssh_config"))
+        for path in (in_home("~/.ssh/config"), Path("/etc/ssh/ssh_config"))
         for line in ["Host *", *_included(path, path.parent, _INCLUDE_DEPTH)]
     ]
     try:
@@ -72,8 +94,29 @@ def way_to(address: str, access: Access, connect_timeout_s: float) -> list[Hop]:
     Raises:
         OSError: what is configured cannot be used.
     """
-    chain = _chain(address, access.username, fabric.Config(ssh_config=read_ssh_config(), lazy=True), ())
+    config = fabric.Config(ssh_config=read_ssh_config(), lazy=True)
+    with _told_by_lookups():
+        chain = _chain(address, access.username, config, ())
     return [_prepared(hop, access, connect_timeout_s, is_last=hop is chain[-1]) for hop in chain]
+
+
+@contextlib.contextmanager
+def _told_by_lookups() -> Iterator[None]:
+    """Tell as an OSError what paramiko raises where it looks a host up in the ssh configuration."""
+    try:
+        yield
+    except CouldNotCanonicalize as error:
+        raise OSError(
+            f"the name {error} could not be made canonical, as CanonicalizeHostname of the ssh configuration asks, "
+            "expected it in one of its CanonicalDomains; correct node_dict, or set CanonicalizeFallbackLocal to yes"
+        ) from error
+    except KeyError as error:
+        if "getpwuid" not in str(error):
+            raise
+        raise OSError(
+            f"the ssh configuration needs the name of the user who runs pytest, seen uid {os.getuid()} without an "
+            "entry in the list of users; set LOGNAME"
+        ) from error
 
 
 def _chain(place: str, user: str | None, config: fabric.Config, behind: tuple[str, ...]) -> list[fabric.Connection]:
@@ -117,14 +160,19 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     keys: dict[str, bool] = {}  # whether each is locked
     if access.key_file and is_last:
         keys |= _key(access.key_file, passphrase)
+    only_agent = False
     for name in config.get("identityfile", []):
-        with contextlib.suppress(OSError):  # as ssh does, which passes over what is absent
+        try:
             keys |= _key(name, passphrase)
+        except SecurityKey:
+            only_agent = True
+        except OSError:  # as ssh does, which passes over what is absent
+            continue
     if access.key_file and not is_last:  # a jump host has its own keys first
         keys |= _key(access.key_file, None)
     locked = tuple(path for path, is_locked in keys.items() if is_locked)
     known = _known_hosts(connection, access)
-    only_listed = config.get("identitiesonly", "no").lower() == "yes" and not locked
+    only_listed = config.get("identitiesonly", "no").lower() == "yes" and not (locked or only_agent)
     kwargs: dict[str, Any] = {
         "key_filename": [path for path in keys if path not in locked],
         "look_for_keys": not keys,
@@ -170,7 +218,7 @@ def _key_kind(algorithm: str) -> str:
 def _known_hosts(connection: fabric.Connection, access: Access) -> KnownHosts:
     config = connection.ssh_config
     if access.known_hosts:
-        files = [Path(access.known_hosts).expanduser()]
+        files = [in_home(access.known_hosts)]
     else:
         listed = f"{config.get('userknownhostsfile', _USER_FILES)} {config.get('globalknownhostsfile', _GLOBAL_FILES)}"
         files = [Path(word.strip('"')).expanduser() for word in listed.split() if word.lower() != "none"]
@@ -185,7 +233,7 @@ def _known_hosts(connection: fabric.Connection, access: Access) -> KnownHosts:
 
 
 def _key(name: str, passphrase: str | None) -> dict[str, bool]:
-    path = str(Path(name).expanduser())
+    path = str(in_home(name))
     return {path: is_locked(path, passphrase)}
 
 
@@ -193,13 +241,19 @@ def is_locked(path: str, passphrase: str | None) -> bool:
     """Tell whether a key needs a passphrase that we do not have; its holder may be the agent.
 
     Raises:
+        SecurityKey: it is that of a device.
         OSError: it is absent, or no private key.
     """
     try:
         paramiko.PKey.from_path(path)
     except TypeError:  # it is encrypted
         return passphrase is None or not _opens(path, passphrase)
-    except (ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
+    except (ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType, UnsupportedAlgorithm) as error:
+        if str(error).startswith("sk-"):
+            raise SecurityKey(
+                f"the key file {path} is that of a security key, which only the agent can use; do `ssh-add {path}`, "
+                "and leave priv_key_file out"
+            ) from error
         raise OSError(f"the key file {path} holds no private key of a known kind; correct priv_key_file") from error
     except OSError as error:
         raise OSError(f"the key file {path} cannot be read: {error.strerror}; correct priv_key_file") from error

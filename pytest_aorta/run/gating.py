@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pytest_aorta.checks import UNMEASURED, Account, Check
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import AortaError, ContainerError, FleetError, HostError, Misnamed, StoodStill
+from pytest_aorta.errors import AortaError, ContainerError, Defect, FleetError, HostError, Misnamed, StoodStill
 from pytest_aorta.reporting.model import PRIOR_FAILURE
 from pytest_aorta.reporting.text import clean, cut_middle
 from pytest_aorta.run.context import RunContext
@@ -24,6 +24,8 @@ from pytest_aorta.run.record import FailureKind, StageRecord, now, seconds_since
 from pytest_aorta.run.secrecy import cleaned
 
 log = logging.getLogger("pytest_aorta")
+
+_BLAMELESS = (StoodStill, Defect)  # errors of this machine that came while a host was asked
 
 Suite = Literal["single", "distributed"]
 BOTH: tuple[Suite, ...] = ("single", "distributed")
@@ -256,10 +258,10 @@ def _by_host(stage: Stage, error: AortaError | OSError) -> Iterator[Check]:
     """Give what failed on which hosts: the sentence is for people, the verdict names hosts to programs."""
     causes: dict[str, str] = {}
     if isinstance(error, FleetError):
-        causes = {host: str(each) for host, each in error.by_host.items() if not isinstance(each, StoodStill)}
+        causes = {host: str(each) for host, each in error.by_host.items() if not isinstance(each, _BLAMELESS)}
     elif isinstance(error, ContainerError):
         causes = {host: f"{host}: {why}" for host, why in error.by_host.items()}
-    elif isinstance(error, HostError) and not isinstance(error, StoodStill):
+    elif isinstance(error, HostError) and not isinstance(error, _BLAMELESS):
         causes = {error.host: str(error)}
     misnamed = isinstance(error, FleetError) and all(isinstance(each, Misnamed) for each in error.by_host.values())
     fault: Account = "config" if misnamed else "rig"

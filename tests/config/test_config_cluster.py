@@ -120,7 +120,7 @@ def test_several_local_nodes_are_warned_about(site: Site) -> None:
         ({"node_dict": "n0"}, "cluster.node_dict"),
         *(
             ({"node_dict": {name: {}}}, f"cluster.node_dict.{name}")
-            for name in ("a b", "u@n0", "n0:22", "fe80::x", "$(id)")
+            for name in ("a b", "u@n0", "n0:22", "fe80::x", "$(id)", "n0..example", ".n0", ".", "n" * 64)
         ),
         *(({"node_dict": {"n0": {"vpc_ip": text}}}, "cluster.node_dict.n0.vpc_ip") for text in ("", "10.0.0.1:22")),
         *(({"username": name}, "cluster.username") for name in ("-oX", "a b", "a\nb", "$(id)", "a\x1b[31m")),
@@ -153,6 +153,12 @@ def test_a_password_is_never_shown(site: Site) -> None:
     assert "w0rd" not in str(settings.document())
     assert "w0rd" in settings.secrets()[0]
     assert "4711" not in str(site.minimal_faults(cluster={**cluster, "password": 4711}))
+
+
+@pytest.mark.parametrize("name", ["n" * 63, "n0.example.", "a_b.example", "10.0.0.1", "::1"])
+def test_names_of_hosts(site: Site, name: str) -> None:
+    cluster = {**TWO_NODES, "node_dict": {name: {}}}
+    assert [host.name for host in site.minimal(cluster=cluster).cluster.hosts] == [name]
 
 
 @pytest.mark.parametrize("name", ["ops", "first.last", "ops@site.example", "DOMAIN\\\\ops", "machine$"])

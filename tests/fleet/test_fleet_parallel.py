@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from pytest_aorta.errors import CommandFailed, FleetError, TimedOut, Unreachable
+from pytest_aorta.errors import CommandFailed, Defect, FleetError, TimedOut, Unreachable
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.parallel import in_parallel
 from pytest_aorta.fleet.scripted import ScriptedPipes, ScriptedTransport
@@ -75,6 +75,21 @@ def test_what_hangs_and_what_waits_behind_it_are_named_and_nothing_begins_afterw
         "n2: trying: not done within 0.2 s",
         "n3: trying: not begun, 2 hosts at a time, within 0.2 s",
     ]
+
+
+def test_an_error_that_nobody_foresaw_is_a_defect_and_blames_no_host(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise TypeError("no int")
+
+    errors = in_parallel("trying", {"n1": fail, "n2": lambda: None}, PATIENCE_S)
+    assert list(errors) == ["n1"]
+    assert isinstance(errors["n1"], Defect)
+    assert isinstance(errors["n1"].__cause__, TypeError)
+    said = "trying: TypeError: no int; this is a defect of pytest-aorta, the log has its traceback"
+    assert str(FleetError(errors)) == said
+    [record] = caplog.records
+    assert record.getMessage() == "n1: trying: unexpected"
+    assert "in fail" in caplog.text
 
 
 class Stubborn(ScriptedTransport):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from pytest_aorta.fleet.ssh_inputs import unusable_files
 from pytest_aorta.fleet.ssh_settings import Access
+from tests.fleet.ssh_keys_of_devices import make_security_key
 
 
 def make_key(path: Path, passphrase: str = "") -> Path:
@@ -50,6 +52,19 @@ def test_a_key_that_opens_nothing(tmp_path: Path, what: str) -> None:
         "open to others": f"seen {path} with mode 0640, open to others, which ssh refuses; do `chmod 600 {path}`",
     }
     assert told(key_file=str(path))["priv_key_file"].startswith(expected[what])
+
+
+def test_a_security_key_is_for_the_agent(tmp_path: Path) -> None:
+    path = make_security_key(tmp_path / "key")
+    subprocess.run(["ssh-keygen", "-l", "-f", str(path)], check=True, capture_output=True)  # it is one
+    expected = f"seen {path}, a security key, expected .*; put it into the agent by `ssh-add {path}`, and leave "
+    assert re.match(expected, told(key_file=str(path))["priv_key_file"])
+
+
+def test_a_home_that_nobody_knows() -> None:
+    why = "~nobody-of-that-name/x: where that home is is not known"
+    assert told(key_file="~nobody-of-that-name/x")["priv_key_file"].startswith(why)
+    assert told(known_hosts="~nobody-of-that-name/x")["known_hosts"].startswith(why)
 
 
 def test_known_hosts_that_cannot_be_read(tmp_path: Path) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import paramiko
 import pytest
 
+from pytest_aorta.errors import FleetError
+from pytest_aorta.fleet.fleet import Fleet
+from pytest_aorta.fleet.ssh import SshTransport
 from pytest_aorta.fleet.ssh_refusals import refusal
 from pytest_aorta.fleet.ssh_settings import Access, Hop, way_to
+from tests.fleet.ssh_keys_of_devices import make_security_key
 
 
 @pytest.fixture
@@ -63,6 +70,64 @@ def test_keys_of_the_configuration_that_are_absent_or_no_keys_are_passed_over(ho
     [hop] = way_to("n1", Access("me", str(key)), 7)
     assert hop.key_files == (str(key), str(listed))
     assert hop.connection.connect_kwargs["allow_agent"] is False
+
+
+def test_a_security_key_is_passed_over_or_refused_and_left_to_the_agent(home: Path, key: Path) -> None:
+    device = make_security_key(home / "device")
+    configure(home, f"Host *\n  IdentityFile {device}\n  IdentityFile {key}\n  IdentitiesOnly yes\n")
+    [hop] = way_to("n1", Access("me"), 7)
+    assert (hop.key_files, hop.locked) == ((str(key),), ())
+    assert hop.connection.connect_kwargs["allow_agent"] is True
+    with pytest.raises(OSError, match=f"the key file {device} is that of a security key.*; do `ssh-add {device}`"):
+        way_to("n1", Access("me", str(device)), 7)
+
+
+@pytest.mark.parametrize("name", ["node1..example", ".node1", "n" * 64])
+def test_a_name_that_cannot_be_looked_up_is_told_with_its_host(home: Path, name: str) -> None:
+    fleet = Fleet({"n1": SshTransport(name, Access("me"))})
+    with pytest.raises(FleetError, match=f"^n1: no SSH connection .*: '{name}' is no name that can be looked up"):
+        fleet.open({"n1": "/tmp/state"})  # noqa: S108  # never come to
+
+
+def test_a_name_that_does_not_become_canonical_is_told(home: Path) -> None:
+    configure(
+        home,
+        "Host *\n  CanonicalizeHostname yes\n  CanonicalDomains nowhere.invalid\n  CanonicalizeFallbackLocal no\n",
+    )
+    with pytest.raises(OSError, match=r"^the name n1 could not be made canonical"):
+        way_to("n1", Access("me"), 7)
+
+
+_AS_NOBODY = """
+import os
+from pytest_aorta.fleet.ssh_settings import Access, way_to
+os.setuid(54321)
+try:
+    way_to("n1", Access("me"), 7)
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user that has no name")
+@pytest.mark.parametrize(
+    ("with_home", "why"),
+    [
+        (True, "seen uid 54321 without an entry in the list of users; set LOGNAME"),
+        (False, "~/.ssh/config: where that home is is not known, seen neither HOME nor an entry in the list of users"),
+    ],
+)
+def test_a_user_without_a_name_or_a_home_is_told_what_to_set(with_home: bool, why: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / ".ssh").mkdir()
+        configure(Path(folder), "Host *\n  HostName %h\n")
+        environment = {"HOME": folder} if with_home else {}
+        argv = [sys.executable, "-c", _AS_NOBODY]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=True, env=environment, cwd=Path(__file__).parents[2]
+        )
+    assert why in done.stdout
 
 
 def test_a_key_with_a_passphrase_is_left_to_the_agent(home: Path) -> None:

@@ -11,7 +11,7 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.load import load
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.bare import Bare
-from pytest_aorta.errors import CommandFailed, FleetError, StageError
+from pytest_aorta.errors import CommandFailed, Defect, FleetError, StageError
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder, new_run_id
@@ -287,6 +287,17 @@ def test_defect_of_ours_fails_the_stage_and_lets_the_teardown_run(run: RunContex
 
     assert "defect of pytest-aorta" in found["parse"]
     assert script.ran[-1] == "teardown"
+
+
+def test_defect_met_while_a_host_was_asked_is_no_fault_of_that_host(run: RunContext) -> None:
+    script = Script()
+    by_host = {"n1": Defect("n1", "asking", TypeError("surprise")), "n2": CommandFailed("n2", "it ended with 1")}
+    script.does["parse"] = FleetError(by_host)
+
+    found = reasons(run, script)
+
+    assert "asking: TypeError: surprise; this is a defect of pytest-aorta" in found["parse"]
+    assert [check.host for check in read(run.folder).stages["parse"].checks] == ["n2"]
 
 
 def test_interruption_is_recorded_and_gates_like_a_failure(run: RunContext) -> None:
