@@ -22,11 +22,11 @@ from pytest_aorta.containers.causes import GONE, cause
 from pytest_aorta.containers.commands import Command, Program, outputs, programs
 from pytest_aorta.containers.lifecycle import Containers
 from pytest_aorta.containers.lifetime import Found
+from pytest_aorta.containers.logins import passwords
 from pytest_aorta.containers.outcome import Outcome
 from pytest_aorta.containers.progress import Layers, Progress, untold
-from pytest_aorta.containers.spec import Lifetime, Login, Spec
+from pytest_aorta.containers.spec import Lifetime, Spec
 from pytest_aorta.errors import CommandFailed, ContainerError
-from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.parallel import in_parallel
 
@@ -102,14 +102,15 @@ class SdkDriver:
 
     def pull(self, specs: Mapping[str, Spec]) -> Outcome[None]:
         """Pull; a login goes with the request and is kept nowhere."""
-        passwords = self._passwords({host: spec.login for host, spec in specs.items() if spec.login is not None})
+        logins = {host: spec.login for host, spec in specs.items() if spec.login is not None}
+        found = passwords(self._fleet, logins) if self._fleet is not None else Outcome[str]({}, {})
 
         def pull(api: docker.APIClient, host: str) -> None:
             image, login = specs[host].image, specs[host].login
             repository, tag = parse_repository_tag(image)
             auth = None
             if login is not None:
-                auth = {"username": login.username, "password": passwords.good[host], "serveraddress": login.server}
+                auth = {"username": login.username, "password": found.good[host], "serveraddress": login.server}
             self._progress(f"{host}: pulling {image}, which is not there yet")
             layers = Layers(f"{host}: pulling {image}", self._progress)
             until_s = time.monotonic() + driver.PULL_TIMEOUT_S
@@ -120,9 +121,9 @@ class SdkDriver:
                     raise DockerException(f"it was not done within {driver.PULL_TIMEOUT_S:g} s")
                 layers.take(event)
 
-        ready = [host for host in specs if host not in passwords.failed]
+        ready = [host for host in specs if host not in found.failed]
         outcome = self._each("pull", ready, driver.PULL_TIMEOUT_S, pull)
-        return Outcome(outcome.good, {**passwords.failed, **outcome.failed})
+        return Outcome(outcome.good, {**found.failed, **outcome.failed})
 
     def create(self, specs: Mapping[str, Spec]) -> Outcome[str]:
         """Make containers that do nothing but wait."""
@@ -173,23 +174,13 @@ class SdkDriver:
         """Give the `exec` of the client program: the package has nothing that a host could start."""
         return [*self._programs[host], *entering(container_id, argv)]
 
-    def _passwords(self, logins: Mapping[str, Login]) -> Outcome[str]:
-        if self._fleet is None or not logins:
-            return Outcome({}, {})
-        asks = {host: Ask("read_tail", {"path": login.password_file}) for host, login in logins.items()}
-        answers = self._fleet.perform(asks)
-        return Outcome(
-            {host: answer["text"].rstrip("\r\n") for host, answer in answers.items()},
-            {host: f"the registry's password cannot be read: {why.reason}" for host, why in answers.failed.items()},
-        )
-
     def _each(self, what: str, hosts: Iterable[str], timeout_s: float, do: Callable[[Any, str], T]) -> Outcome[T]:
         """Do something on all hosts at once, within a deadline that holds whatever the package waits for."""
         good: dict[str, T] = {}
 
         def call(host: str) -> None:
-            where = {"base_url": self._urls[host]} if host in self._urls else kwargs_from_env()
             try:
+                where = {"base_url": self._urls[host]} if host in self._urls else kwargs_from_env()
                 _knock(where.get("base_url") or DEFAULT_URL)
                 with contextlib.closing(docker.APIClient(**where, version="auto", timeout=timeout_s)) as api:
                     good[host] = do(api, host)

@@ -24,6 +24,18 @@ WITH_PASSWORD = (
 BEGINNING = {"docker": '{"auths":{"nowhere.invalid":{}}}', "podman": '{"auths":{}}'}
 
 
+def passwords(fleet: Fleet, logins: Mapping[str, Login]) -> Outcome[str]:
+    """Read passwords from their files, in the same way in which a program is given one; also through links."""
+    commands = {
+        host: Command((*WITH_PASSWORD, login.password_file, "cat"), PROBE_TIMEOUT_S) for host, login in logins.items()
+    }
+    read = outputs(fleet, commands)
+    return Outcome(
+        {host: text.rstrip("\r\n") for host, text in read.good.items()},
+        {host: f"the registry's password cannot be read: {why}" for host, why in read.failed.items()},
+    )
+
+
 class Logins:
     """Folders that hold a login each; the host removes them should we not come to it."""
 
