@@ -7,7 +7,8 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pytest_aorta.fleet.ssh_settings import Access, SecurityKey, in_home, is_locked
+from pytest_aorta.fleet.ssh_paths import in_home
+from pytest_aorta.fleet.ssh_settings import Access, SecurityKey, is_locked
 
 _PUBLIC = (b"ssh-", b"ecdsa-", b"sk-ssh-", b"sk-ecdsa-")
 _OF_OTHERS = 0o077

@@ -47,7 +47,7 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     def __init__(
         self, files: Sequence[Path], policy: Policy, name: str, *, alias: str = "", hashed: bool = False
     ) -> None:
-        self._files = tuple(files)
+        self.files = tuple(files)
         self._policy = policy
         self._name = name
         self._alias = alias
@@ -62,7 +62,7 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
         """Let the connection go on, or raise HostKeyRefused."""
         if self._policy == "accept-new":
             with _writing:
-                self._keys = tuple(known_keys(self._files, self._name))  # another connection may have added it
+                self._keys = tuple(known_keys(self.files, self._name))  # another connection may have added it
                 if not self._judge(key):
                     self._add(key)
         elif not self._judge(key):
@@ -97,13 +97,13 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     def _unknown(self, key: paramiko.PKey) -> str:
         kind = key.get_name()
         short = kind.removeprefix("ssh-").partition("-")[0]
-        file = self._files[0] if self._files else "~/.ssh/known_hosts"
+        file = self.files[0] if self.files else "~/.ssh/known_hosts"
         host, _, port = self._name.removeprefix("[").partition("]:")
         add = f"ssh-keyscan -t {short}{f' -p {port}' if port else ''} {host} >> {file}"
         if self._alias:
             add = f"ssh -o UserKnownHostsFile={file} {self._alias} true"
-        elif self._files and not self._files[0].parent.exists():
-            add = f"mkdir -m 700 -p {self._files[0].parent} && {add}"
+        elif self.files and not self.files[0].parent.exists():
+            add = f"mkdir -m 700 -p {self.files[0].parent} && {add}"
         return (
             f"its host key is not known: seen {fingerprint(key.asbytes())} ({kind}), expected a known one; "
             f"add it by `{add}` when `ssh-keygen -lf /etc/ssh/ssh_host_{short}_key.pub` on the machine shows the same, "
@@ -111,9 +111,9 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
         )
 
     def _add(self, key: paramiko.PKey) -> None:
-        if not self._files:
+        if not self.files:
             raise HostKeyRefused("its host key is new, and there is no known-hosts file to remember it in")
-        file = self._files[0]
+        file = self.files[0]
         name = paramiko.HostKeys.hash_host(self._name) if self._hashed else self._name
         line = f"{name} {key.get_name()} {key.get_base64()}\n"
         try:

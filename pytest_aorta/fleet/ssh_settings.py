@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,12 +16,11 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from paramiko.ssh_exception import CouldNotCanonicalize
 
 from pytest_aorta.fleet.ssh_keys import KnownHosts, Policy, lookup_name
+from pytest_aorta.fleet.ssh_paths import LISTS, in_home, known_hosts_files, nameless
 
 _INCLUDE_DEPTH = 16
 _DIRECTIVE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*$")
 _HOST_AND_PORT = re.compile(r"(?:\[(.+)\]|([^:]+))(?::(\d+))?")
-_USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
-_GLOBAL_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +52,6 @@ class Hop:
 
 class SecurityKey(OSError):
     """A key file that is of use only with the device that it was made with: the agent speaks to that, we do not."""
-
-
-def in_home(path: str) -> Path:
-    """Give a path with `~` or `~user` replaced.
-
-    Raises:
-        OSError: nobody knows where that home is.
-    """
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise OSError(
-            f"{path}: where that home is is not known, seen neither HOME nor an entry in the list of users (this "
-            f"process has uid {os.getuid()}); set HOME, or write the path out"
-        ) from error
 
 
 def read_ssh_config() -> paramiko.SSHConfig:
@@ -113,10 +96,7 @@ def _told_by_lookups() -> Iterator[None]:
     except KeyError as error:
         if "getpwuid" not in str(error):
             raise
-        raise OSError(
-            f"the ssh configuration needs the name of the user who runs pytest, seen uid {os.getuid()} without an "
-            "entry in the list of users; set LOGNAME"
-        ) from error
+        raise nameless() from error
 
 
 def _chain(place: str, user: str | None, config: fabric.Config, behind: tuple[str, ...]) -> list[fabric.Connection]:
@@ -217,11 +197,7 @@ def _key_kind(algorithm: str) -> str:
 
 def _known_hosts(connection: fabric.Connection, access: Access) -> KnownHosts:
     config = connection.ssh_config
-    if access.known_hosts:
-        files = [in_home(access.known_hosts)]
-    else:
-        listed = f"{config.get('userknownhostsfile', _USER_FILES)} {config.get('globalknownhostsfile', _GLOBAL_FILES)}"
-        files = [Path(word.strip('"')).expanduser() for word in listed.split() if word.lower() != "none"]
+    files = [in_home(access.known_hosts)] if access.known_hosts else known_hosts_files(connection)
     name = config.get("hostkeyalias") or lookup_name(connection.host, connection.port)
     return KnownHosts(
         files,
@@ -285,7 +261,8 @@ def _included(path: Path, base: Path, depth: int) -> Iterator[str]:
         if word in {"host", "match"}:
             block = line
         if found is None or word != "include" or not depth:
-            yield line
+            # paramiko takes a pair of quotes off, which may be those of the first name and of the last
+            yield f'{found[1]} "{found[2]}"' if found and word in LISTS else line
             continue
         for pattern in found[2].split():
             wanted = base / Path(pattern.strip('"')).expanduser()

@@ -191,6 +191,29 @@ def test_included_files_stand_where_they_are_included(home: Path) -> None:
     ]
 
 
+def test_known_hosts_files_are_named_with_tokens_and_blanks(home: Path) -> None:
+    def files(name: str) -> list[str]:
+        [hop] = way_to(name, Access("me"), 7)
+        return [str(file) for file in hop.known.files]
+
+    configure(
+        home,
+        "Host n1\n  HostName HOST.example\n  Port 23\n  UserKnownHostsFile ~/known.d/%k '/a b/%h-%n-%p-%r' %d/%i%%\n"
+        'Host n2\n  HostKeyAlias Alias\n  UserKnownHostsFile = "/my hosts/%k"\n'
+        "Host n3\n  UserKnownHostsFile none\nHost n4\n  UserKnownHostsFile /x/%C\nHost n5\n  UserKnownHostsFile '/x\n"
+        'Host *\n  GlobalKnownHostsFile "/etc/our hosts" "/etc/others"\n',
+    )
+    everybody_s = ["/etc/our hosts", "/etc/others"]
+    assert files("n1") == [f"{home}/known.d/n1", "/a b/host.example-n1-23-me", f"{home}/{os.getuid()}%", *everybody_s]
+    assert files("n2") == ["/my hosts/Alias", *everybody_s]
+    assert files("n3") == everybody_s
+    assert files("n6") == [f"{home}/.ssh/known_hosts", f"{home}/.ssh/known_hosts2", *everybody_s]
+    with pytest.raises(OSError, match="UserKnownHostsFile of the ssh configuration holds %C, expected one of %%, %d, "):
+        files("n4")
+    with pytest.raises(OSError, match="UserKnownHostsFile of the ssh configuration cannot be read: no closing quot"):
+        files("n5")
+
+
 def test_a_configuration_that_cannot_be_read_is_named(home: Path) -> None:
     configure(home, "Host n1\n  Port\n")
     with pytest.raises(OSError, match=r"the ssh configuration .* cannot be read: Unparsable line"):
