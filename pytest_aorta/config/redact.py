@@ -17,6 +17,10 @@ _ORDINARY_WORD = re.compile(r".{1,3}|[a-z]{4,7}", re.DOTALL)
 _SHORT_CHARS = 3
 # `https://user:password@host`; what JSON puts between two texts is no part of one.
 _URL_PASSWORD = re.compile(r"""(://[^\s/:@"']*:)([^\s/"',]+)@""")
+# In a value that is one text by itself, more may be part of it.
+_URL_PASSWORD_OF_VALUE = re.compile(r"""(://[^\s/:@"]*:)([^\s/"]+)@""")
+# `https://token@host`; some servers want a word behind it that says so.
+_URL_TOKEN = re.compile(r"""(https?://)([^\s/:@?#"',]+)(?=(?::(?:x-oauth-basic)?)?@)""", re.IGNORECASE)
 _HINT = re.compile(r"password|passwd|token|secret|credential|authorization|_key", re.IGNORECASE)
 
 
@@ -47,7 +51,7 @@ def redact(document: Any, secrets: Iterable[str] = ()) -> Any:
 def scrub(text: str, secrets: Iterable[str]) -> str:
     """Replace every one of `secrets` in a free text: everywhere, those of up to three characters as whole words.
 
-    The password in a URL is secret whether it is known or not.
+    The password or token in a URL is secret whether it is known or not.
     """
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) > _SHORT_CHARS:
@@ -58,8 +62,8 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """Replace the passwords of URLs in a text."""
-    return _URL_PASSWORD.sub(rf"\1{REDACTED}@", text) if "://" in text else text
+    """Replace the passwords of URLs in a text, and their users where these are tokens."""
+    return _without(_URL_PASSWORD, text) if "://" in text else text
 
 
 def scrub_file(text: str, secrets: Iterable[str]) -> str:
@@ -99,13 +103,18 @@ def _through_json(
 
 
 def secrets_in(document: Any, path: JsonPath = ()) -> tuple[str, ...]:
-    """Give every secret of a document as text, each once, in the document's order; also the passwords in URLs."""
+    """Give every secret of a document as text, each once, in the document's order; also those in URLs.
+
+    The user of a URL is one where it may be a token: `git` is not, which would be taken out of every text.
+    """
     found: dict[str, None] = {}
     for here, value in nodes(document, path):
         if _is_leaf(value) and is_secret(here):
             found[str(value)] = None
         elif isinstance(value, str):
-            found.update((password, None) for _, password in _URL_PASSWORD.findall(value))
+            found.update((password, None) for _, password in _URL_PASSWORD_OF_VALUE.findall(value))
+            tokens = (token for _, token in _URL_TOKEN.findall(value))
+            found.update((token, None) for token in tokens if not _ORDINARY_WORD.fullmatch(token))
     return tuple(secret for secret in found if secret not in {"", REDACTED})
 
 
@@ -128,7 +137,13 @@ def _redacted(value: Any, path: JsonPath, secrets: tuple[str, ...]) -> Any:
         return REDACTED
     if not isinstance(value, str):
         return value
+    value = _without(_URL_PASSWORD_OF_VALUE, value)
     return scrub(value, secrets) if is_opaque(path) else scrub_value(value, secrets)
+
+
+def _without(password: re.Pattern[str], text: str) -> str:
+    """Replace tokens in URLs first: the word behind one is taken for a password."""
+    return password.sub(rf"\1{REDACTED}@", _URL_TOKEN.sub(rf"\1{REDACTED}", text))
 
 
 def _names_something(text: str) -> bool:

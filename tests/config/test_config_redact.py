@@ -123,6 +123,9 @@ def test_a_secret_inside_a_longer_one_leaves_no_rest() -> None:
         ("see postgres://u:p@ss:w@h:5432/d, then", "see postgres://u:<redacted>@h:5432/d, then"),
         ("redis://:pw@h http://:a@b", "redis://:<redacted>@h http://:<redacted>@b"),
         ('{"u": "http://h:80", "m": "x@y"}', '{"u": "http://h:80", "m": "x@y"}'),
+        ("https://ghp_a1B2@h/x git+HTTP://t:@h", "https://<redacted>@h/x git+HTTP://<redacted>:@h"),
+        ("https://ghp_a1B2:x-oauth-basic@h", "https://<redacted>:<redacted>@h"),
+        ("https://h/a@b https://h?a@b https://h#a@b", "https://h/a@b https://h?a@b https://h#a@b"),
         ("http://h:80,u@b ssh://git@h/x http://h:80/a:b@c", "http://h:80,u@b ssh://git@h/x http://h:80/a:b@c"),
     ],
 )
@@ -140,6 +143,25 @@ def test_the_password_of_a_configured_url_is_known() -> None:
         "env": {"DB": "postgres://u:<redacted>@h/d", "X_KEY": REDACTED},
         "clone_url": "https://a:<redacted>@h",
     }
+
+
+@pytest.mark.parametrize("password", ["Tr0ub4dor,3", "it's,me", "p@ss:'w,"])
+def test_a_password_with_a_comma_or_a_quote_is_known_whole(password: str) -> None:
+    document = {"aorta_clone_url": f"https://bot:{password}@git.example/x.git"}
+    shown = {"aorta_clone_url": "https://bot:<redacted>@git.example/x.git"}
+    assert secrets_in(document) == (password,)
+    assert redact(document) == shown
+    assert json.loads(scrub_file(json.dumps(document), ())) == shown
+    assert scrub_file(f"aorta_clone_url: {document['aorta_clone_url']}", secrets_in(document)) == (
+        f"aorta_clone_url: {shown['aorta_clone_url']}"
+    )
+
+
+def test_a_token_in_the_place_of_the_user_is_known_and_an_ordinary_user_only_hidden() -> None:
+    document = {"clone_url": "https://ghp_abcdefghijklmnop@github.com/org/repo", "rccl": "https://git@h/x"}
+    assert secrets_in(document) == ("ghp_abcdefghijklmnop",)
+    assert redact(document) == {"clone_url": "https://<redacted>@github.com/org/repo", "rccl": "https://<redacted>@h/x"}
+    assert scrub("git clone git@h:x ssh://git@h/x", secrets_in(document)) == "git clone git@h:x ssh://git@h/x"
 
 
 def test_a_configuration_file_keeps_its_form_whatever_number_is_secret() -> None:
