@@ -24,7 +24,7 @@ from pytest_aorta.reporting.model import RunView, StageRow, title
 from pytest_aorta.reporting.text import clean, cut_middle, one_line
 from pytest_aorta.suite.rows import failure_text, is_subtest, subtest_label
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger("pytest_aorta")
 _REASON_COLUMN = 3
 _INPUTS = {"config": "Config File", "cluster": "Cluster File", "thresholds": "Threshold File"}
 _STYLE_SHEET, _PAGE_SHEET = "report.css", "aorta.css"
@@ -212,7 +212,7 @@ class HtmlRows:
             write_text(self._report, finished.page)
             write_text(self._folder / _STYLE_SHEET, finished.css)
         except OSError as error:
-            _log.warning("%s stays as pytest-html made it (%s)", self._report, error.strerror)
+            log.warning("%s stays as pytest-html made it (%s)", self._report, error.strerror)
 
     def _others(self) -> Iterator[OtherTest]:
         """Give the tests of the session that are no stages."""
@@ -231,7 +231,7 @@ class HtmlRows:
                 if file.text:
                     write_text(self._folder / name, file.text)
             except OSError as error:
-                _log.warning("no copy of %s: %s could not be written (%s)", file.path, self._folder, error.strerror)
+                log.warning("no copy of %s: %s could not be written (%s)", file.path, self._folder, error.strerror)
                 link = ""
             yield _INPUTS.get(file.kind, file.kind), os.path.normpath(file.path), link
 
@@ -290,7 +290,7 @@ class HtmlRows:
             if was_cut:
                 write_text(self._folder / f"{stage}.log", html_rows.full_text(report.nodeid, sections))
         except OSError as error:
-            _log.warning("no log page for %s: %s could not be written (%s)", stage, self._folder, error.strerror)
+            log.warning("no log page for %s: %s could not be written (%s)", stage, self._folder, error.strerror)
             return ""
         self._pages.append(stage)
         return quote(f"{self._folder.name}/{stage}.html")

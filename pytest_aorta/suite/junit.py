@@ -16,7 +16,7 @@ from pytest_aorta.reporting.model import RunView
 from pytest_aorta.reporting.text import one_line
 from pytest_aorta.suite.rows import STAGE_ROW
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger("pytest_aorta")
 _RECORDED = pytest.StashKey[bool]()
 
 
@@ -85,7 +85,7 @@ class JUnitProperties:
         try:
             write_text(self._gates_file, gates_xml(view))
         except OSError as error:
-            _log.warning("%s could not be written (%s); the gates stand in the JUnit file too", self._gates_file, error)
+            log.warning("%s could not be written (%s); the gates stand in the JUnit file too", self._gates_file, error)
 
 
 def _why_not_passed(view: RunView | None) -> str:

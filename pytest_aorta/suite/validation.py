@@ -29,6 +29,7 @@ from pytest_aorta.suite.terminal import Progress, last_lines, speaks_for_stages,
 from pytest_aorta.table import stages_of
 
 log = logging.getLogger("pytest_aorta")
+_FORMATTER = logging.Formatter()
 
 _UNCOLLECTED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR)
 REJUDGED_BY_DEFAULT = ("test_parse_results", "test_validate_thresholds", "test_generate_report")
@@ -305,5 +306,9 @@ class Validation:
 
 
 def _without(record: logging.LogRecord, secrets: tuple[str, ...]) -> bool:
+    """Take secrets out of a record of the log, also out of what the errors in its traceback say."""
     record.msg, record.args = clean(scrub(record.getMessage(), secrets)), None
+    if record.exc_info:
+        record.exc_text = clean(scrub(_FORMATTER.formatException(record.exc_info), secrets))
+        record.exc_info = None
     return True

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import logging
+import pkgutil
 import re
 import signal
 import sys
@@ -10,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pytest_aorta import suite
 
 WORKLOAD = Path(__file__).with_name("sample_workload.py")
 TOKEN = "S3cr3t-Tok3n-0123456789abcdef"  # noqa: S105  planted, to be looked for
@@ -321,6 +326,32 @@ def test_secret_in_an_error_reaches_nothing(rig: Any) -> None:
     assert {name for name, text in texts.items() if TOKEN[:6] in text} == set()
     assert [path for path in rig.folder.rglob("*") if TOKEN in path.name] == []
     assert "exited 3" in output
+
+
+def test_secret_in_the_traceback_of_a_defect_reaches_nothing(rig: Any) -> None:
+    (rig.path / "fails.py").write_text(
+        "import json, logging, pathlib\n"
+        "def pytest_runtest_call(item):\n"
+        "    token = json.loads(pathlib.Path('config.json').read_text())['multi_node']['extra_env']['API_TOKEN']\n"
+        "    try:\n        raise KeyError(token)\n"
+        "    except KeyError:\n        logging.getLogger('pytest_aorta').exception('unexpected')\n",
+        "utf-8",
+    )
+    rig.configure(multi_node={"extra_env": {"API_TOKEN": TOKEN}})
+
+    output = rig.run("-p", "fails", "-rA", "--html=report.html", "--log-file=own.log", code=0)
+
+    assert "KeyError: '<redacted>'" in (rig.path / "own.log").read_text("utf-8")
+    files = [path for path in rig.path.rglob("*") if path.is_file() and path.name != "config.json"]
+    texts = {str(path): path.read_bytes().decode("utf-8", "replace") for path in files} | {"terminal": output}
+    assert {name for name, text in texts.items() if TOKEN in text} == set()
+
+
+def test_one_logger_speaks_for_all_modules_since_the_secrets_are_taken_out_there() -> None:
+    modules = [module.name for module in pkgutil.iter_modules(suite.__path__, "pytest_aorta.suite.")]
+    for name in (*modules, "pytest_aorta.session"):
+        importlib.import_module(name)
+    assert [name for name in logging.root.manager.loggerDict if name.startswith("pytest_aorta.")] == []
 
 
 @pytest.mark.parametrize("option", ["config", "run", "thresholds", "set", "output", "report-dir"])
