@@ -22,7 +22,8 @@ _LIMIT = re.compile(r"([a-z]+)=(-1|[0-9]{1,20})(?::(-1|[0-9]{1,20}))?")
 _LIMITS = (
     "core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack"
 )
-_SIZE = re.compile(r"[0-9]+(?:\.[0-9]+)? ?[bkmgt]?(?:i?b)?", re.IGNORECASE)
+_MOST = 2**63 - 1  # engines keep numbers in 64 bits with a sign
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([bkmgt]?)(?:i?b)?", re.IGNORECASE)
 _DEVICE = re.compile(r"/[^:\x00-\x1f\x7f]+(?::/[^:\x00-\x1f\x7f]+)?(?::[rwm]{1,3})?")
 _OPTION = re.compile(
     r"no-new-privileges(?:[=:](?:true|false))?"
@@ -60,11 +61,26 @@ def _ulimit(value: str) -> str:
     soft, hard = (float("inf") if number == "-1" else int(number) for number in (found[2], found[3] or found[2]))
     if soft > hard:
         raise refuse("a soft limit that is not above the hard one")
+    if any(_MOST < number < float("inf") for number in (soft, hard)):
+        raise refuse(f"numbers of at most {_MOST}, or -1 for no limit")
     return value
 
 
+def _each_once(values: tuple[str, ...]) -> tuple[str, ...]:
+    names = [value.partition("=")[0] for value in values if REDACTED not in value]
+    if len(set(names)) < len(names):
+        raise refuse("each limit's name once")
+    return values
+
+
 def _shm_size(value: str | int) -> str | int:
-    return _number_or(_SIZE, value, "a size above 0, such as 8g", least=1) if value != "" else value
+    if value == "" or REDACTED in str(value):
+        return value
+    found = _SIZE.fullmatch(str(value))
+    size = float(found[1]) * 1024 ** "bkmgt".index(found[2].lower() or "b") if found else 0
+    if not 1 <= size < _MOST:  # as a float, which is how engines read it
+        raise refuse("a size above 0 that 64 bits can hold, such as 8g")
+    return value
 
 
 def _user(value: str | int) -> str | int:
@@ -75,10 +91,10 @@ def _group(value: str | int) -> str | int:
     return _number_or(_GROUP, value, "a group's name or number")
 
 
-def _number_or(pattern: re.Pattern[str], value: str | int, what: str, least: int = 0) -> str | int:
+def _number_or(pattern: re.Pattern[str], value: str | int, what: str) -> str | int:
     if isinstance(value, str):
         return _matching(pattern, value, what)
-    if value < least:
+    if value < 0:
         raise refuse(what)
     return value
 
@@ -136,7 +152,7 @@ def _matching(pattern: re.Pattern[str], value: str, what: str) -> str:
 
 
 ImageName = Annotated[str, AfterValidator(_image)]
-Ulimit = Annotated[str, AfterValidator(_ulimit)]
+Ulimits = Annotated[tuple[Annotated[str, AfterValidator(_ulimit)], ...], AfterValidator(_each_once)]
 ShmSize = Annotated[str | int, AfterValidator(_shm_size)]
 ContainerUser = Annotated[str | int, AfterValidator(_user)]
 Group = Annotated[str | int, AfterValidator(_group)]

@@ -14,6 +14,9 @@ from pytest_aorta.config.redact import REDACTED
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OVERRIDE_KEY = re.compile(r"[A-Za-z0-9_.\-]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_PROGRAM = re.compile(r"(?!-)(?:\S+|/[^\x00-\x1f\x7f]+)")  # blanks may stand in a path
+_ARGUMENT = re.compile(r"\s-")
 _CONTAINER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]+")
 
 EXPECTED = "expected"
@@ -72,12 +75,20 @@ def _work_dir(value: str) -> str:
         return value
     if not value.startswith(("/", "~/")) or not path.name or ".." in path.parts:
         raise refuse('an absolute directory other than "/", or one that begins with ~/, without ".."')
+    if _CONTROL.search(value):
+        raise refuse("a directory without control characters in its name")
     return value
 
 
 def _command(value: tuple[str, ...]) -> tuple[str, ...]:
     if not value[0].strip():
         raise refuse("a program first, then its arguments")
+    return value
+
+
+def _program(value: str) -> str:
+    if REDACTED not in value and (not _PROGRAM.fullmatch(value) or _ARGUMENT.search(value)):
+        raise refuse("a program's name or absolute path, one word without arguments, not beginning with -")
     return value
 
 
@@ -142,6 +153,7 @@ Directory = Annotated[str, AfterValidator(_directory)]
 BelowWorkload = Annotated[str, AfterValidator(_below)]
 WorkDir = Annotated[str, AfterValidator(_work_dir)]
 Command = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_command)]
+ProgramName = Annotated[str, AfterValidator(_program)]
 ContainerName = Annotated[str, AfterValidator(_container_name)]
 Text = Annotated[str, AfterValidator(_text)]
 SchemaVersion = Annotated[int, AfterValidator(_version), Field(json_schema_extra={"const": 1})]

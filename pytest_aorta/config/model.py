@@ -16,6 +16,7 @@ from pytest_aorta.config.fields import (
     EnvMap,
     OverrideKey,
     Port,
+    ProgramName,
     RelativePath,
     SchemaVersion,
     Seconds,
@@ -199,7 +200,7 @@ class RunConfig(Section):
     evidence: dict[str, Literal["fail", "warn", "off"] | bool] = Field(
         default={}, description="Checks set to fail, warn, off."
     )
-    python: Text | None = Field(
+    python: ProgramName | None = Field(
         default=None,
         description="What starts torchrun; absent: the Python that runs pytest, in a container or elsewhere python3.",
     )

@@ -10,8 +10,8 @@ from tests.config.config_site import CONTAINER, Site
 
 DIGEST = f"sha256:{'0f' * 32}"
 TAKEN: dict[str, list[Any]] = {
-    "ulimit": [["memlock=-1"], ["nofile=1024:4096", "stack=67108864"], ["core=0:-1"]],
-    "shm_size": ["8g", "0.5 GiB", 1048576, ""],
+    "ulimit": [["memlock=-1"], ["nofile=1024:4096", "stack=67108864"], ["core=0:-1"], [f"cpu={2**63 - 1}"]],
+    "shm_size": ["8g", "0.5 GiB", 1048576, "", "1b", "8388607t"],
     "security_opt": [["seccomp=unconfined", "label=disable", "no-new-privileges"], ["label:disable"]],
     "user": ["root", "ops:users", "1000:1000", 0, ""],
     "volumes": [["/a:/b"], ["/a"], ["/a b:/c:ro,rslave"], ["/a,b:/c:z"]],
@@ -22,8 +22,18 @@ TAKEN: dict[str, list[Any]] = {
     "registry": [{"username": "ci", "password_file": "~/password", "server": "registry.site:5000"}],
 }
 REFUSED: dict[str, list[Any]] = {
-    "ulimit": [["memlock=-5"], ["nofile=5:3"], ["nofile=-1:5"], ["x"], ["nofile=1:2:3"], ["files=5"], [""]],
-    "shm_size": [-1, 0, "8gg", "-8g", "much"],
+    "ulimit": [
+        ["memlock=-5"],
+        ["nofile=5:3"],
+        ["nofile=-1:5"],
+        ["x"],
+        ["nofile=1:2:3"],
+        ["files=5"],
+        [""],
+        [f"nofile={2**63}"],
+        ["memlock=-1", "memlock=5"],
+    ],
+    "shm_size": [-1, 0, "8gg", "-8g", "much", "0", "0g", "0.4b", f"{'9' * 30}t", "8388608t", 2**63],
     "security_opt": [["-x"], ["garbage"], ["seccomp"], ["label=a\nb"], ["other=x"]],
     "user": ["-x", "a b", "a:b:c", "$(id)", "a\nb", -1],
     "volumes": [

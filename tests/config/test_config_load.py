@@ -281,6 +281,22 @@ def test_a_work_folder_that_depends_on_where_one_stands_is_refused(site: Site, w
     assert "expected an absolute directory" in site.minimal_faults(work_dir=work_dir)["work_dir"]
 
 
+def test_a_work_directory_holds_no_control_characters(site: Site) -> None:
+    assert "without control characters" in site.minimal_faults(work_dir="/data/a\nb")["work_dir"]
+
+
+@pytest.mark.parametrize(
+    "python", ["-c", "python3 -I", "/usr/bin/python3 -I", "my python", "", " ", "python3\n", "/a\nb"]
+)
+def test_what_is_no_python(site: Site, python: str) -> None:
+    assert "one word without arguments" in site.minimal_faults(python=python)["python"]
+
+
+@pytest.mark.parametrize("python", ["python3", "/opt/venv/bin/python3.12", "/opt/my env/bin/python"])
+def test_pythons(site: Site, python: str) -> None:
+    assert site.minimal(python=python).config.python == python
+
+
 @pytest.mark.parametrize("work_dir", ["/data/work", "~/work", "~/"])
 def test_a_work_folder(site: Site, work_dir: str) -> None:
     assert site.minimal(work_dir=work_dir).config.work_dir == work_dir
