@@ -26,7 +26,11 @@ def probe(folder: str, marker: str, program: str) -> dict[str, object]:
     above = os.path.dirname(folder)
     if not os.path.lexists(above):
         os.makedirs(above, mode=0o755)
-    if os.stat(above).st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+    seen = os.stat(above)
+    if seen.st_uid not in (0, os.geteuid()):  # also where it is sticky: its owner may rename what lies in it
+        why = f"who may exchange the program there, expected root or user {os.geteuid()}; set another work_dir"
+        raise PermissionError(1, f"belongs to user {seen.st_uid}, {why}", above)
+    if seen.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
         why = "everybody may write there and exchange the program; make it `chmod o-w`, or set another work_dir"
         raise PermissionError(1, why, above)
     os.makedirs(folder, mode=0o700, exist_ok=True)

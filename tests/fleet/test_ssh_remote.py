@@ -56,6 +56,19 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+def test_a_folder_is_not_made_in_one_whose_owner_may_exchange_it(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    os.chown(tmp_path, 65534, 65534)
+    seen = ask("probe", str(tmp_path / "state"), ".marker", "program")
+    assert seen["error"].startswith(
+        "belongs to user 65534, who may exchange the program there, expected root or user 0"
+    )
+    assert seen["path"] == str(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_is_not_made_where_everybody_may_exchange_it(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     assert "everybody may write there" in ask("probe", str(tmp_path / "state"), ".marker", "program")["error"]
