@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from pytest_aorta.errors import CommandFailed, Defect, HostError, TimedOut
+from pytest_aorta.errors import AortaError, CommandFailed, Defect, HostError, TimedOut
 from pytest_aorta.node.requests import sentence
 
 log = logging.getLogger("pytest_aorta")
@@ -70,8 +70,8 @@ def _outcome(what: str, host: str, call: Callable[[], None]) -> HostError | None
         call()
     except HostError as error:
         return error
-    except OSError as error:
-        failed = CommandFailed(host, f"{what}: {sentence(error)}")
+    except (AortaError, OSError) as error:
+        failed = CommandFailed(host, f"{what}: {sentence(error) if isinstance(error, OSError) else error}")
         failed.__cause__ = error
         return failed
     except Exception as error:  # the edge of a thread: what leaves it reaches nobody

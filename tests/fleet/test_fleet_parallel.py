@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from pytest_aorta.errors import CommandFailed, Defect, FleetError, TimedOut, Unreachable
+from pytest_aorta.errors import CommandFailed, Defect, FleetError, TimedOut, TraceError, Unreachable
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.parallel import in_parallel
 from pytest_aorta.fleet.scripted import ScriptedPipes, ScriptedTransport
@@ -48,12 +48,15 @@ def test_each_host_keeps_its_own_cause_in_their_order() -> None:
         "n3": fail(OSError(2, "No such file or directory", "/x")),
         "n1": fail(Unreachable("n1", "gone")),
         "n2": lambda: None,
+        "n4": fail(TraceError("x.json: no trace")),
     }
     errors = in_parallel("trying", calls, PATIENCE_S, 1)
-    assert list(errors) == ["n3", "n1"]
+    assert list(errors) == ["n3", "n1", "n4"]
     assert isinstance(errors["n3"], CommandFailed)
     assert str(errors["n3"]) == "n3: trying: No such file or directory ('/x')"
     assert str(errors["n1"]) == "n1: gone"
+    assert isinstance(errors["n4"], CommandFailed)
+    assert str(errors["n4"]) == "n4: trying: x.json: no trace"
 
 
 def test_what_hangs_and_what_waits_behind_it_are_named_and_nothing_begins_afterwards() -> None:
