@@ -27,8 +27,8 @@ def probe(folder: str, marker: str, program: str) -> dict[str, object]:
     if not os.path.lexists(above):
         os.makedirs(above, mode=0o755)
     seen = os.stat(above)
-    if seen.st_uid not in (0, os.geteuid()):  # also where it is sticky: its owner may rename what lies in it
-        why = f"who may exchange the program there, expected root or user {os.geteuid()}; set another work_dir"
+    if os.geteuid() == 0 != seen.st_uid:  # also where it is sticky: its owner may rename what lies in it
+        why = "who may exchange the program that root runs there, expected root; set another work_dir"
         raise PermissionError(1, f"belongs to user {seen.st_uid}, {why}", above)
     if seen.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
         why = "everybody may write there and exchange the program; make it `chmod o-w`, or set another work_dir"

@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_aorta.checks import Account
 from pytest_aorta.config.redact import scrub_value
 from pytest_aorta.config.settings import Settings
-from pytest_aorta.errors import HostError
+from pytest_aorta.errors import Defect, HostError
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.stages.benchmark import PHASE
@@ -114,7 +114,7 @@ def wrote_none(run: RunContext, host: str, root: str, num_stale: int, num_same: 
 
 def not_brought(error: HostError) -> Lack:
     """Say why what was found did not come."""
-    return Lack(str(error), None if isinstance(error, NotKept) else error.host)
+    return Lack(str(error), None if isinstance(error, (NotKept, Defect)) else error.host)
 
 
 def of_the_lost(run: RunContext, lacks: dict[str, Lack]) -> Iterator[tuple[str, Lack]]:

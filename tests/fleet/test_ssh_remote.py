@@ -63,7 +63,7 @@ def test_a_folder_is_not_made_in_one_whose_owner_may_exchange_it(tmp_path: Path,
     os.chown(tmp_path, 65534, 65534)
     seen = ask("probe", str(tmp_path / "state"), ".marker", "program")
     assert seen["error"].startswith(
-        "belongs to user 65534, who may exchange the program there, expected root or user 0"
+        "belongs to user 65534, who may exchange the program that root runs there, expected root"
     )
     assert seen["path"] == str(tmp_path)
     assert list(tmp_path.iterdir()) == []
