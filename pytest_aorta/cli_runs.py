@@ -22,7 +22,7 @@ from pytest_aorta.reporting.text import clean as clean_text
 from pytest_aorta.reporting.text import one_line
 from pytest_aorta.run.cleaning import Cleaned, is_left_over, why_not
 from pytest_aorta.run.cleaning import clean as clean_run
-from pytest_aorta.run.conclusion import view_of
+from pytest_aorta.run.conclusion import conclude, view_of
 from pytest_aorta.run.deck import draw
 from pytest_aorta.run.folder import RunFolder, read_regular
 from pytest_aorta.run.hosts import unusable_here
@@ -116,7 +116,7 @@ def show(context: click.Context, run: str, as_page: bool, output: Path, report_d
             param_hint="'--output'",
         )
     folder = _find(run, output_dir, report_dir, is_given=is_given)
-    record = read(folder)
+    record = _as_it_stands(read(folder))
     if as_page:
         _draw(record, folder, output if is_page else folder.path / PAGE)
         return
@@ -126,7 +126,10 @@ def show(context: click.Context, run: str, as_page: bool, output: Path, report_d
         told = f"{stage.outcome:<11} {stage.name:<26} {stage.seconds:8.2f} s  {without_cause(stage.reason)}"
         line = f"  {clean_text(told)}"
         click.echo("\n".join(wrapped(line.rstrip(), indent=14)))
-    for line in (*_metric_lines(view.metrics), *summary(view)):
+    headline, *rest = summary(view)
+    if record.finished is None:
+        headline = f"{record.state.upper()}: {record.sentence}"
+    for line in (*_metric_lines(view.metrics), headline, *rest):
         click.echo(clean_text(line))
     if record.remark:
         click.echo(one_line(f"this run was {record.remark}"))
@@ -204,6 +207,18 @@ def clean(
         click.echo(f"hosts of {cluster_file}")
         good = _tell(sweep(cluster)) and good
     sys.exit(not good)
+
+
+def _as_it_stands(record: RunRecord) -> RunRecord:
+    """Give an unfinished run the only verdict that it can have: whatever its stages came to, it is none yet."""
+    if record.finished is not None:
+        return record
+    why = {
+        "running": f"its pytest (pid {record.pid}) still runs; no verdict yet",
+        "abandoned": f"its pytest (pid {record.pid}) is gone, and it has no verdict; see `aorta clean {record.run_id}`",
+    }.get(record.presence, "it has no verdict; see where it was begun")
+    verdict, sentence = conclude(record.stages, record.plan, cut_short=why)
+    return record.model_copy(update={"verdict": verdict, "sentence": sentence})
 
 
 def _find(run: str, output_dir: Path, report_dir: Path, *, is_given: bool) -> RunFolder:

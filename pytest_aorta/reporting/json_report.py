@@ -257,9 +257,10 @@ def _threshold(check: Check) -> ThresholdPart:
 def _fault(view: RunView) -> Fault:
     if view.verdict in ("passed", "interrupted"):
         return "none"
-    if any(check.blames_host for check in view.checks):
+    checks = (*view.checks_before, *view.checks)
+    if any(check.blames_host for check in checks):
         return "cluster"
-    failed = [check.fault for check in view.checks if check.failed]
+    failed = [check.fault for check in checks if check.failed]
     if view.verdict == "failed":  # beside what was measured and is bad, what was not measured is not the verdict's
         failed = [fault for fault in failed if fault not in UNMEASURED] or failed
     return failed[0] if failed else "rig"

@@ -55,7 +55,8 @@ class RunView:
     """One run as reports show it.
 
     `suite` names the files (`aorta_single`), `environment` holds (name, value, link or ""), `paths` (label, path);
-    `drain` are the commands that take hosts that failed out of a Slurm cluster.
+    `drain` are the commands that take hosts that failed out of a Slurm cluster. `checks_before` are those of the run
+    itself that a later judging did not make again.
     """
 
     run_id: str
@@ -72,6 +73,7 @@ class RunView:
     notes: tuple[str, ...] = ()
     hint: Hint | None = None
     drain: tuple[str, ...] = ()
+    checks_before: tuple[Check, ...] = ()
 
     @property
     def checks(self) -> tuple[Check, ...]:

@@ -49,7 +49,7 @@ def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_sh
     `cut_short` says why stages of the plan were not reached although selected (a signal, -x); the run is then
     `interrupted`, whatever its stages came to.
     """
-    cause = next((o for o in stages.values() if o.outcome in {"failed", "interrupted"}), None)
+    cause = _cause(stages)
     if cut_short or (cause is not None and cause.outcome == "interrupted"):
         if cause is None:
             return "interrupted", cut_short or "ended from outside"
@@ -77,13 +77,24 @@ def with_stored(
     record: RunRecord, judged: Mapping[str, StageRecord], verdict: Verdict, sentence: str
 ) -> tuple[Verdict, str]:
     """Give the verdict of a later judging beside what the run itself came to: a failed run is not mended by it."""
-    failed = [s for name, s in record.stages.items() if s.outcome in {"failed", "interrupted"} and name not in judged]
-    if failed:
-        kind: Verdict = "could_not_measure" if failed[0].failure == "unmeasured" else "failed"
-        return kind, f"{sentence}; but the run itself failed: {failed[0].name}: {bare(failed[0].reason)}"
-    if record.verdict in {None, "interrupted"}:
+    cause = _cause(stages_besides(record, judged))
+    if cause is not None:
+        kind: Verdict = "could_not_measure" if cause.failure == "unmeasured" else "failed"
+        but = "but" if verdict == "passed" else "and"
+        both = verdict if verdict in {"failed", "interrupted"} else kind
+        return both, f"{sentence}; {but} the run itself failed: {cause.name}: {bare(cause.reason)}"
+    if verdict == "passed" and record.verdict in {None, "interrupted"}:
         return "interrupted", f"{sentence}; but the run itself was interrupted"
     return verdict, sentence
+
+
+def stages_besides(record: RunRecord, judged: Mapping[str, StageRecord]) -> dict[str, StageRecord]:
+    """Give the outcomes of a run's own stages that a later judging has not gone through again."""
+    return {name: stage for name, stage in record.stages.items() if name not in judged}
+
+
+def _cause(stages: Mapping[str, StageRecord]) -> StageRecord | None:
+    return next((stage for stage in stages.values() if stage.outcome in {"failed", "interrupted"}), None)
 
 
 def not_judged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
@@ -174,12 +185,20 @@ def _lines(folder: RunFolder, phase: str, max_bytes: int) -> Iterator[str]:
         yield from (line for line in fresh if not HANDLED.search(line))
 
 
-def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str], ...] = ()) -> RunView:
-    """Give a run, finished or not, as reports show it."""
+def view_of(
+    record: RunRecord,
+    folder: RunFolder,
+    *,
+    paths: tuple[tuple[str, str], ...] = (),
+    stored: RunRecord | None = None,
+) -> RunView:
+    """Give a run, finished or not, as reports show it; of a later judging, `stored` is what the run itself came to."""
     verdict, sentence = record.verdict, record.sentence
     if verdict is None:
         verdict, sentence = conclude(record.stages, record.plan)
-    cause = next((s for s in record.stages.values() if s.outcome in {"failed", "interrupted"}), None)
+    before = stages_besides(stored, record.stages) if stored is not None else {}
+    stages = {**before, **record.stages}
+    cause = _cause(stages)
     rows = tuple(_row(name, record.stages.get(name), folder) for name in record.plan)
     return RunView(
         run_id=record.run_id,
@@ -191,11 +210,12 @@ def view_of(record: RunRecord, folder: RunFolder, *, paths: tuple[tuple[str, str
         environment=tuple(_environment(record, folder)),
         paths=(("run folder", str(folder.path)), *paths),
         notes=tuple(_notes(record)),
-        next_step=next_step(record.stages, folder, dict(paths).get("log", "")),
+        next_step=next_step(stages, folder, dict(paths).get("log", "")),
         hint=hint_for(cause, folder),
         first_cause=f"{cause.name}: {bare(cause.reason)}" if cause is not None else "",
         not_judged=tuple(not_judged(record.stages)),
         drain=drain(record),
+        checks_before=tuple(check for stage in before.values() for check in stage.checks),
     )
 
 
@@ -229,7 +249,7 @@ def _notes(record: RunRecord) -> Iterator[str]:
     if record.judgements:
         last = record.judgements[-1]
         failed = [stage.name for stage in last.stages if stage.outcome == "failed"]
-        came_to = f"{', '.join(failed)} failed" if failed else "nothing failed"
+        came_to = f"{', '.join(failed)} failed" if failed else "what was judged passed"
         yield f"judged again {len(record.judgements)} time(s), last at {last.at}: {came_to}"
 
 
@@ -252,7 +272,8 @@ def write_documents(run: RunContext, record: RunRecord | None = None) -> tuple[s
 
     `record` is what a later judging makes of the run; without, the run's own.
     """
-    view = view_of(record or run.record.document, run.folder)
+    own = run.record.document
+    view = view_of(record or own, run.folder, stored=own if record is not None else None)
     execution, artifacts, result = (_known(run, kind) for kind in (Execution, Artifacts, Result))
     status: BenchmarkStatus = execution.status if isinstance(execution, Execution) else "pending"
     nodes, per_node = len(run.group), run.settings.nproc_per_node

@@ -60,7 +60,8 @@ class Closing:
             run.record.document.verdict, run.record.document.sentence = verdict, sentence
         if self._reports.folder is not None:
             self._bundle = self._reports.folder / bundle_name(self._opened.report_stem, datetime.now(tz=UTC))
-        view = view_of(shown, run.folder, paths=tuple(self._paths(run)))
+        stored = run.record.document if self._opened.stored is not None else None
+        view = view_of(shown, run.folder, paths=tuple(self._paths(run)), stored=stored)
         if html is not None:
             labels = {stage.test: stage.label for stage in stages_of(self._opened.settings.suite)}
             view = with_deck(view, shown, run.folder, html.deck(labels, self._reports.log))

@@ -215,7 +215,11 @@ def remember(report_dir: Path, folder: RunFolder, suite: str) -> None:
 
 def _stored(name: str, report_dir: Path, output_dir: Path) -> StoredRun:
     folder = find_run(name, report_dir, output_dir)
-    return StoredRun(folder, read(folder))
+    record = read(folder)
+    if record.presence == "running":
+        why = f"run {record.run_id} is still going on (pytest has pid {record.pid}); wait for its end, then judge it"
+        raise ConfigError([Fault("--aorta-run", why)])
+    return StoredRun(folder, record)
 
 
 def find_run(name: str, report_dir: Path, output_dir: Path, *, asked: str = "--aorta-run") -> RunFolder:

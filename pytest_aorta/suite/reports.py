@@ -15,6 +15,7 @@ from _pytest.junitxml import xml_key
 from pytest_aorta.errors import Fault
 from pytest_aorta.plugin import LAST_RUN
 from pytest_aorta.reporting.bundle import LISTS
+from pytest_aorta.run.gating import BOTH
 from pytest_aorta.suite.html import forget_pages
 from pytest_aorta.suite.opening import Opened
 
@@ -168,7 +169,7 @@ def set_report_files(config: pytest.Config, opened: Opened) -> Reports:
         option.xmlpath = str(junit)
     if own_log:
         option.log_file_level = option.log_file_level or "INFO"
-    stems = (stem,) if opened.stored else (stem, f"{stem}-rejudged")
+    stems = (stem,) if opened.stored else tuple(f"aorta_{suite}{each}" for suite in BOTH for each in ("", "-rejudged"))
     defaults = (folder / f"{each}{kind}" for each in stems for kind in _KINDS)
     earlier = {*_targets(*defaults, *lists, html, junit)}
     return Reports(

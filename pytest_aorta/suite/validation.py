@@ -260,7 +260,7 @@ class Validation:
         verdict, sentence = conclude(pipeline.outcomes, self._plan(), cut_short=cut_short)
         if problems and verdict == "passed":
             verdict, sentence = "could_not_measure", "; ".join(problems)
-        if self._opened.stored is not None and verdict == "passed":
+        if self._opened.stored is not None:
             verdict, sentence = with_stored(self._opened.stored.record, pipeline.outcomes, verdict, sentence)
         if verdict != "passed" or self._unwritten:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED

@@ -186,12 +186,21 @@ def test_sigkill_leaves_nothing_running_and_aorta_clean_does_the_rest(rig: Any, 
     rig.configure("--hang-at", "5", "--pid-file", "pids")
     child = rig.start()
     pids = waiter.pids(rig.path / "pids")
+    running = rig.aorta("runs", "show", "last", code=0)
+    refused = rig.pytest("-k", "test_validate_thresholds", code=4)
 
     child.kill()
     child.wait()
 
     waiter.gone(pids)
+    assert f"RUNNING: its pytest (pid {child.pid}) still runs; no verdict yet" in running
+    assert f"is still going on (pytest has pid {child.pid})" in refused
     assert "abandoned" in rig.aorta("runs", code=0)
+    abandoned = rig.aorta("runs", "show", "last", code=0)
+    assert f"ABANDONED: its pytest (pid {child.pid}) is gone, and it has no verdict; see `aorta clean " in abandoned
+    assert "PASSED" not in running + abandoned
+    rig.aorta("runs", "show", "last", "--html", "--output", "deck.html", code=0)
+    assert "INTERRUPTED" in (rig.path / "deck.html").read_text("utf-8")
     assert rig.left_over() != []
     output = rig.aorta("clean", code=0)
     assert rig.folder.name in output

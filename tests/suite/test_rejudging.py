@@ -6,6 +6,8 @@ import json
 import shutil
 from typing import Any
 
+import pytest
+
 
 def limits(rig: Any, **values: float | None) -> None:
     (rig.path / "other_threshold.json").write_text(json.dumps({"expected_results": values}), "utf-8")
@@ -197,6 +199,31 @@ def test_a_failed_run_that_is_judged_again_is_an_error_in_junit(rig: Any) -> Non
         assert (suite.get("errors"), suite.get("failures")) == ("1", "0"), name
         (error,) = suite.findall("testcase[@name='run']/error")
         assert "the run itself failed: test_run_benchmark: " in error.get("message")
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "sentence"),
+    [
+        ({"max_avg_iteration_ms": 1.0}, "FAILED: test_validate_thresholds: "),
+        ({"min_overlap_ratio": 0.1}, "FAILED: test_validate_thresholds: "),
+        ({"max_avg_iteration_ms": 5000.0}, "FAILED: 1 of 1 gates held; but "),
+    ],
+)
+def test_whatever_a_failed_run_is_judged_by_its_failure_and_its_account_stay(
+    rig: Any, thresholds: dict[str, float], sentence: str
+) -> None:
+    rig.configure("--exit", "3")
+    rig.run(code=1)
+    account = rig.verdict()["fault"]
+    limits(rig, **thresholds)
+
+    output = rig.pytest("-k", "test_validate_thresholds", "--aorta-thresholds=other_threshold.json", code=1)
+
+    told = json.loads((rig.reports / "aorta_single-rejudged-verdict.json").read_text("utf-8"))
+    assert sentence in output
+    assert "the run itself failed: test_run_benchmark: " in told["sentence"]
+    assert (told["verdict"], told["fault"]) == ("failed", account)
+    assert account == "workload"
 
 
 def test_an_older_run_is_not_judged_as_the_last_one(rig: Any) -> None:

@@ -72,8 +72,13 @@ def test_reports_and_bundle_of_a_run_hold_nothing_of_the_runs_before(rig: Any) -
     assert 'failures="1"' in packed["j.xml"]
     assert "FAILED" in packed["aorta_single_html/aorta_run_deck.html"]
 
+    for other in ("aorta_distributed.html", "aorta_distributed_html/aorta_run_deck.html", "aorta_single-rejudged.log"):
+        (rig.reports / other).parent.mkdir(exist_ok=True)
+        (rig.reports / other).touch()
     rig.run("-p", "no:html", code=1)
 
+    left = {str(path.relative_to(rig.reports)) for path in rig.reports.rglob("*") if path.is_file()}
+    assert [name for name in left if "distributed" in name or ("rejudged" in name and not name.endswith(".zip"))] == []
     packed = newest_bundle(rig)
     assert 'failures="1"' in packed["aorta_single.xml"]
     assert [name for name in packed if name.endswith(".html")] == []
