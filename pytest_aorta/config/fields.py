@@ -16,6 +16,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OVERRIDE_KEY = re.compile(r"[A-Za-z0-9_.\-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PROGRAM = re.compile(r"(?!-)(?:\S+|/[^\x00-\x1f\x7f]+)")  # blanks may stand in a path
+_NOT_IN_A_URL = re.compile(r'[\s\x00-\x1f\x7f"]')
+_SLASH_IN_PASSWORD = re.compile(r"://(?!\[)[^/@]*:(?!\d*/)[^/@]*/")  # what is behind the colon would be a port
 _ARGUMENT = re.compile(r"\s-")
 _CONTAINER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]+")
 
@@ -92,6 +94,14 @@ def _program(value: str) -> str:
     return value
 
 
+def _clone_url(value: str) -> str:
+    if REDACTED not in value and _NOT_IN_A_URL.search(value):
+        raise refuse("a repository's address without blanks, control characters and \"; write them as %20 and so on")
+    if REDACTED not in value and _SLASH_IN_PASSWORD.search(value):
+        raise refuse("a repository's address whose port is a number; write a slash in a password as %2F")
+    return value
+
+
 def _directory(value: str) -> str:
     path = PurePosixPath(value)
     if REDACTED not in value and (not path.is_absolute() or not path.name or ".." in path.parts):
@@ -155,6 +165,8 @@ WorkDir = Annotated[str, AfterValidator(_work_dir)]
 Command = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_command)]
 ProgramName = Annotated[str, AfterValidator(_program)]
 ContainerName = Annotated[str, AfterValidator(_container_name)]
+UrlOrEmpty = Annotated[str, AfterValidator(_clone_url)]
+CloneUrl = Annotated[UrlOrEmpty, AfterValidator(_text)]
 Text = Annotated[str, AfterValidator(_text)]
 SchemaVersion = Annotated[int, AfterValidator(_version), Field(json_schema_extra={"const": 1})]
 ZeroOrOne = Annotated[int, AfterValidator(_zero_or_one), Field(json_schema_extra={"enum": [0, 1]})]

@@ -10,6 +10,7 @@ from pytest_aorta.config.cluster_file import ClusterFile
 from pytest_aorta.config.container import Container
 from pytest_aorta.config.fields import (
     BelowWorkload,
+    CloneUrl,
     Command,
     Count,
     Directory,
@@ -22,6 +23,7 @@ from pytest_aorta.config.fields import (
     Seconds,
     Section,
     Text,
+    UrlOrEmpty,
     WorkDir,
     ZeroOrOne,
 )
@@ -51,7 +53,7 @@ class Model(Section):
 class Rccl(Section):
     """The collective library that `build_script` builds."""
 
-    clone_url: Text = Field(default="https://github.com/ROCm/rccl", description="Repository to clone.")
+    clone_url: CloneUrl = Field(default="https://github.com/ROCm/rccl", description="Repository to clone.")
     branch: Text = Field(default="develop", description="Branch to build.")
     build_path: Directory = Field(default="/mnt/rccl", description="Folder of the clone, as the workload sees it.")
 
@@ -173,7 +175,7 @@ class RunConfig(Section):
     )
     container_mount_path: Directory = Field(default="/mnt", description="Where the container sees aorta_path.")
     aorta_auto_clone: bool = Field(default=False, description="Clone aorta_clone_url where the checkout is missing.")
-    aorta_clone_url: str = Field(default="", description="Repository to clone.")
+    aorta_clone_url: UrlOrEmpty = Field(default="", description="Repository to clone.")
     base_config: RelativePath = Field(default="config/distributed.yaml", description="The workload's YAML.")
     build_script: RelativePath = Field(default="scripts/build_rccl.sh", description="Builds the collective library.")
     experiment_script: RelativePath = Field(

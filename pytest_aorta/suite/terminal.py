@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
+from pytest_aorta.config.redact import scrub
 from pytest_aorta.reporting.model import RunView, StageRow, without_cause
 from pytest_aorta.reporting.terminal import Cadence, headline, stamped, summary, what_to_do
 from pytest_aorta.reporting.text import one_line, show_seconds
@@ -37,10 +38,11 @@ class Progress:
 
     In a terminal one line is rewritten in place. Elsewhere (a CI log, a dumb terminal, a pytest in the background) each
     change of words is a full line, and every 30 s one is. Silent with -q and without a terminal reporter. Calls from
-    any thread but the one that made it are ignored: capture belongs to that thread.
+    any thread but the one that made it are ignored: capture belongs to that thread. No text shows one of `secrets`.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, secrets: tuple[str, ...] = ()) -> None:
+        self._secrets = secrets
         reporter = config.pluginmanager.get_plugin("terminalreporter")
         self._reporter: pytest.TerminalReporter | None = reporter
         self._capture = config.pluginmanager.get_plugin("capturemanager")
@@ -60,7 +62,7 @@ class Progress:
     def __call__(self, text: str) -> None:
         """Show the text as what is going on now; a terminal that went away is no reason to stop."""
         try:
-            self._show(text)
+            self._show(scrub(text, self._secrets))
         except OSError:
             self._closed = True
 

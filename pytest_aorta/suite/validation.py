@@ -127,7 +127,7 @@ class Validation:
             self.withdraw()
             raise pytest.UsageError(*map(str, error.faults)) from error
         self._begin_reports(self._pipeline)
-        self._progress = Progress(self._config)
+        self._progress = Progress(self._config, self._opened.settings.secrets())
         self._config.pluginmanager.register(self._progress, "aorta-progress")
         self._pipeline.run.progress = self._progress
         if (reporter := self._config.pluginmanager.get_plugin("terminalreporter")) and speaks_for_stages(reporter):

@@ -94,6 +94,13 @@ def test_cloning_needs_an_address_and_a_place(site: Site) -> None:
     site.minimal(aorta_auto_clone=True, aorta_clone_url="https://git.example/a", aorta_path="/a")
 
 
+@pytest.mark.parametrize("secret", ['p"w', "p w", "p/w"])
+def test_an_address_whose_secret_could_not_be_told_is_refused(site: Site, secret: str) -> None:
+    url = f"https://u:{secret}@git.example/a"
+    faults = site.minimal_faults(aorta_clone_url=url, rccl={"clone_url": url})
+    assert set(faults) == {"aorta_clone_url", "rccl.clone_url"}
+
+
 def test_remote_models_are_not_supported(site: Site) -> None:
     assert list(site.minimal_faults(model={"id": "m", "remote": 1})) == ["model.remote"]
 

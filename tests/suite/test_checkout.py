@@ -112,6 +112,16 @@ def test_clone_from_nowhere_says_what_git_said(rig: Any) -> None:
     assert "git clone exited 128" in rig.reason("test_launch_container")
 
 
+def test_a_secret_in_the_address_is_shown_nowhere(rig: Any) -> None:
+    address = "https://bot:Tr0ub4dor,3@127.0.0.1:9/x.git"
+    configure(rig, rig.path / "made", aorta_auto_clone=True, aorta_clone_url=address)
+
+    output = rig.run(code=1)
+
+    assert "cloning https://bot:<redacted>@127.0.0.1:9/x.git" in output
+    assert "Tr0ub4dor" not in output
+
+
 def test_workloads_own_log_is_brought_back(rig: Any) -> None:
     script = f"echo a line of its own > own.log; exec {sys.executable} {WORKLOAD}"
     rig.configure(workload={"command": ["sh", "-c", script], "traces": "out/torch_profiler/*/*", "log": "own.log"})

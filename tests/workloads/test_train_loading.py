@@ -60,6 +60,13 @@ def test_a_choice_is_found_whatever_its_case(empty: Path) -> None:
     assert (options.fsdp.sharding_strategy, options.fsdp.backward_prefetch) == ("full_shard", "BACKWARD_POST")
 
 
+def test_an_override_is_of_one_section_also_where_an_anchor_made_two_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("dataset: &both {vocab_size: 20, num_dense_features: 2}\nmodel: *both\n")
+    options = load(path, ["dataset.vocab_size=10"])
+    assert (options.dataset.vocab_size, options.model.vocab_size) == (10, 20)
+
+
 def test_options_of_a_mapping_are_reached_by_longer_names(empty: Path) -> None:
     longer = ["compile.options.max_autotune=true", "compile.options.triton.cudagraphs=false"]
     options = load(empty, ["compile.enabled=true", *longer])
@@ -137,6 +144,8 @@ def test_a_fault_names_the_file_or_the_override_that_it_came_from(tmp_path: Path
         ("c.yaml", b"", "holds no option"),
         ("c.yaml", b"# training:\n", "holds no option"),
         ("c.json", b" \n", "holds no option"),
+        ("c.yaml", b"training: {max_steps: !!int ''}", "cannot be parsed: a value does not fit its tag"),
+        ("c.yaml", b"training: {max_steps: !!timestamp abc}", "cannot be parsed: a value does not fit its tag"),
         ("c.yaml", b'training: {output_dir: "a\\0b"}', "holds a zero character"),
         ("c.yaml", b"a: [", "cannot be parsed"),
         ("c.yaml", b"\xff\xfe", "is not UTF-8 text"),

@@ -198,6 +198,53 @@ def orphans_have_a_python_program_above_them() -> bool:
     return any(b"python" in command or b"torch" in command for command in commands)
 
 
+PATIENT = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from aorta_train.stop import StopSignals
+
+with StopSignals(0.2, 0) as signals:
+    if sys.argv[2] == "writes":
+        signals.suspend()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("what", "code"), [("writes", 0), ("hangs", 143)])
+def test_a_trace_is_written_to_its_end_however_long_that_takes(tree: Path, what: str, code: int) -> None:
+    ended = subprocess.run([sys.executable, "-c", PATIENT, str(tree), what], capture_output=True, check=False)
+    assert ended.returncode == code, ended.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a first process")
+def test_a_rank_that_is_the_first_process_of_a_container_ends_before_its_steps(
+    train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
+) -> None:
+    alone = ["unshare", "--pid", "--fork", "--mount-proc", *train_command]
+    with running([*alone, *arguments(tiny_config)], tmp_path, rank_environment) as process:
+        while not (tmp_path / "out/flight_recorder").exists():
+            assert process.poll() is None
+        (rank,) = children_of(process.pid)
+        os.kill(rank, signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert (tmp_path / "stderr").read_text() == ""
+
+
+def test_a_tool_that_makes_a_session_may_stand_between_a_rank_and_its_launcher(
+    torchrun_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tree: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "apart"
+    script.write_text('setsid -w "$@"\nexit $?\n')
+    rank = ["sh", str(script), sys.executable, str(tree / "train.py"), *arguments(tiny_config)]
+    with running([*torchrun_command, "1", "--no-python", *rank], tmp_path, rank_environment) as process:
+        wait_for_step(process, 3)
+        ((pid,),) = (children_of(shell) for shell in children_of(process.pid))
+        kill(process.pid)
+        assert vanishes(pid)
+
+
 @pytest.mark.parametrize(
     ("program", "text"),
     [
@@ -239,7 +286,7 @@ def test_a_hanging_rank_shows_its_stacks_and_leaves_when_told_to_stop(
         process.communicate(timeout=60)
         assert process.returncode == 143
     errors = (tmp_path / "stderr").read_text()
-    assert "rank 0: no step ended and no trace was written for 0.2 s after SIGTERM; stacks follow\n" in errors
+    assert "rank 0: no step ended for 0.2 s after SIGTERM; stacks follow\n" in errors
 
 
 def wait_until_asleep(process: subprocess.Popen[str], folder: Path) -> None:

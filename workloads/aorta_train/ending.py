@@ -77,15 +77,20 @@ def leave_with_launcher() -> None:
 
     torchrun starts each rank in a session of its own, so killing torchrun's process group would leave the ranks behind.
     What binds the rank to its cores may stand between the two: everything up to the first process outside of this
-    session is watched. A rank that cannot see its parent, in a container without its launcher, has nothing to watch.
+    session is watched, and up to torchrun where it is seen. A rank that cannot see its parent, in a container without
+    its launcher, has nothing to watch.
     """
     ancestors = list(_ancestors())
     if not ancestors:
         return
-    if "TORCHELASTIC_RUN_ID" in os.environ and not any(_may_be_torchrun(_command(pid)) for pid in ancestors):
-        _leave_orphaned()  # it went while this interpreter started
     num_inside = sum(1 for _ in itertools.takewhile(_is_in_this_session, ancestors))
-    watched = frozenset(ancestors[: num_inside + 1])
+    num_watched = num_inside + 1
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        commands = [_command(pid) for pid in ancestors]
+        if not num_inside and not any(map(_may_be_torchrun, commands)):
+            _leave_orphaned()  # it went while this interpreter started
+        num_watched = max(num_watched, next((place for place, one in enumerate(commands, 1) if _is_torchrun(one)), 0))
+    watched = frozenset(ancestors[:num_watched])
     threading.Thread(target=_watch, args=(watched,), name="launcher-watch", daemon=True).start()
 
 
@@ -111,6 +116,12 @@ def _command(pid: int) -> list[bytes] | None:
 def _may_be_torchrun(command: list[bytes] | None) -> bool:
     """Tell torchrun, a Python program however it was started, from what only adopts orphans."""
     return command is None or any(b"python" in word or b"torch" in word for word in command)
+
+
+def _is_torchrun(command: list[bytes] | None) -> bool:
+    """Recognise torchrun by the names under which torch offers it."""
+    names = (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch", b"torch/distributed/run.py")
+    return command is not None and any(word.endswith(names) for word in command[:8])
 
 
 def _is_in_this_session(pid: int) -> bool:

@@ -82,7 +82,8 @@ def read_document(path: Path) -> dict[str, dict[str, Any]]:
     ]
     if faults:
         raise Refusal(faults)
-    return document
+    # Sections of their own, also where an anchor of YAML made one of two: an override is of one.
+    return {name: dict(section) for name, section in document.items()}
 
 
 def _override(document: dict[str, dict[str, Any]], text: str) -> list[str]:
@@ -97,11 +98,10 @@ def _override(document: dict[str, dict[str, Any]], text: str) -> list[str]:
     section, knob, *below = name.split(".", 2)
     place: Any = document.setdefault(section, {})
     if below:
-        if place.get(knob) is None:
-            place[knob] = {}
-        place = place[knob]
-        if not isinstance(place, dict):
-            return [f"--override {text}: {section}.{knob} is {_kind(place)} and has nothing below it"]
+        known = place.get(knob)
+        if known is not None and not isinstance(known, dict):
+            return [f"--override {text}: {section}.{knob} is {_kind(known)} and has nothing below it"]
+        place[knob] = place = dict(known or {})
     place[below[0] if below else knob] = value
     return []
 

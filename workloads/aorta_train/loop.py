@@ -136,10 +136,11 @@ class Loop:
             self._report(meter.readings())
             self._heed(self.agreement.answer())
             self.agreement.tell(self.signals.received, failed=bool(self._fault))
+            self.signals.suspend()
             self.recorder.end_step()
-            self.signals.advance()
             if self.ending.signal:
                 break
+            self.signals.advance()
         self._report(meter.readings(all_of_them=True))
         self._heed(self.agreement.answer())
         self.agreement.tell(self.signals.received, failed=bool(self._fault))

@@ -46,8 +46,11 @@ def main(argv: Sequence[str]) -> int:
         if getattr(sys, name) is None:  # closed by whoever started this rank
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
-    # Until the steps begin nothing is lost: an interrupt ends the rank at once, without a traceback.
+    # Until the steps begin nothing is lost: a signal ends the rank at once, without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if os.getpid() == 1:  # the first process of a container, which the kernel spares from signals without a handler
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda received, _: os._exit(128 + received))
     arguments = _parse(argv)
     if arguments.list_options:
         print(importlib.import_module("aorta_train.listing").table(), end="")
@@ -82,8 +85,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if release_of(torch_version) < OLDEST_TORCH:
         raise Refusal(f"torch {torch_version} is installed for {sys.executable}, expected 2.4 or newer")
     output_dir = _make_output_dir(options, job)
-    if options.dataloader.num_workers:
-        _check_temporary_folder()
+    _check_temporary_folder(has_sockets=options.dataloader.num_workers > 0)
     switch_flight_recorder_on(os.environ, output_dir, torch_version)
     spare_the_host(os.environ)
     for change in prepare_streams(os.environ, options):
@@ -166,15 +168,18 @@ def _make_output_dir(options: Options, job: Job) -> Path:
     return path
 
 
-def _check_temporary_folder() -> None:
-    """Refuse a temporary folder in which the processes that make samples could not reach their rank: it would wait."""
-    remedy = "set TMPDIR to another folder, or dataloader.num_workers=0"
+def _check_temporary_folder(*, has_sockets: bool) -> None:
+    """Refuse to go without one, which torch cannot, and one whose sockets the processes that make samples cannot reach.
+
+    Their rank would wait for them for ever.
+    """
     try:
         folder = tempfile.gettempdir()
     except FileNotFoundError as error:
-        raise Refusal(f"TMPDIR: {error.strerror}; the processes that make samples need one; {remedy}") from None
+        raise Refusal(f"TMPDIR: {error.strerror}; set it to a folder that this user can write") from None
     size = len(os.fsencode(folder))
-    if size > MAX_SOCKET_FOLDER_BYTES:
+    if has_sockets and size > MAX_SOCKET_FOLDER_BYTES:
+        remedy = "set TMPDIR to another folder, or dataloader.num_workers=0"
         most = f"the processes that make samples put sockets there, expected at most {MAX_SOCKET_FOLDER_BYTES}"
         raise Refusal(f"TMPDIR: the path of the temporary folder, {folder}, has {size} bytes; {most}; {remedy}")
 

@@ -45,7 +45,7 @@ class Training:
     seed: int = knob(1234, at_least=0)
     """Seed of the weights (the same on every rank) and of dropout (another on every rank)."""
     stop_grace_seconds: float = knob(8.0, above=0, at_most=86_400)
-    """A rank that ends no step and writes no trace for so long after SIGTERM or SIGINT is given up, with all stacks."""
+    """A rank in which no step ends for so long after SIGTERM or SIGINT is given up, with all stacks on stderr."""
     inject_allreduce_copies: bool = knob(False)
     """Adds all-reduces and blocking copies after each step, to provoke hangs and poor overlap."""
     allreduce_stress_level: int = knob(1, at_least=1, at_most=10)

@@ -102,5 +102,9 @@ def read_yaml(text: str) -> Any:
 
     Raises:
         yaml.YAMLError: the text is not YAML, or a mapping names one key twice.
+        ValueError: a value does not fit its tag.
     """
-    return yaml.load(text, Loader=_ScalarLoader)  # noqa: S506  (a SafeLoader with fewer rules)
+    try:
+        return yaml.load(text, Loader=_ScalarLoader)  # noqa: S506  (a SafeLoader with fewer rules)
+    except (AttributeError, LookupError, TypeError) as error:  # of PyYAML's own constructors
+        raise ValueError("a value does not fit its tag (such as !!int); leave the tag out") from error

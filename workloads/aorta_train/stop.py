@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import math
 import os
 import signal
 import sys
@@ -26,7 +27,7 @@ class StopSignals:
     """Notes SIGTERM and SIGINT while it is entered; `received` is the number of the first one, 0 before.
 
     A rank blocked in a collective runs no Python signal handler, so a thread is told as well (by the wakeup descriptor,
-    which the C handler writes) and ends the process once nothing was said to have advanced for `grace_seconds`.
+    which the C handler writes) and ends the process once no step has ended for `grace_seconds`.
     """
 
     def __init__(self, grace_seconds: float, rank: int) -> None:
@@ -37,8 +38,12 @@ class StopSignals:
         self._advanced_at_s = 0.0
 
     def advance(self) -> None:
-        """Say that this rank does not hang: a step has ended, or a trace is written."""
+        """Say that this rank does not hang: a step has ended."""
         self._advanced_at_s = time.monotonic()
+
+    def suspend(self) -> None:
+        """Say that until it advances this rank waits for no other: it writes a trace, however long that takes."""
+        self._advanced_at_s = math.inf
 
     def __enter__(self) -> StopSignals:  # noqa: PYI034  (Self needs Python 3.11)
         """Take over the signals."""
@@ -72,10 +77,10 @@ class StopSignals:
             number = os.read(self._reading, 1)[0]
         told_at_s = time.monotonic()
         while (rest_s := max(told_at_s, self._advanced_at_s) + self._grace_seconds - time.monotonic()) > 0:
-            if self._left.wait(rest_s):
+            if self._left.wait(min(rest_s, 1.0)):
                 return
         name, seconds = signal.Signals(number).name, f"{self._grace_seconds:g} s"
-        said = f"rank {self._rank}: no step ended and no trace was written for {seconds} after {name}; stacks follow\n"
+        said = f"rank {self._rank}: no step ended for {seconds} after {name}; stacks follow\n"
         try:
             with os.fdopen(os.memfd_create("stacks"), "w+b") as stacks:  # in memory: the disk may be full
                 faulthandler.dump_traceback(stacks, all_threads=True)

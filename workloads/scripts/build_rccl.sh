@@ -64,7 +64,7 @@ else
     rm -f "$record" "$library"
     read -ra arguments <<<"$flags"
     echo "building $commit"
-    (cd "$path" && bash ./install.sh "${arguments[@]}")
+    (CDPATH="" cd "$path" && bash ./install.sh "${arguments[@]}")
     [[ -e $library ]] || fail "install.sh ended well, but $library is missing"
     printf '%s' "$wanted" >"$record"
 fi

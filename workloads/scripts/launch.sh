@@ -2,7 +2,7 @@
 # NPROC: number of ranks (default: the devices that are visible). PYTHON: the interpreter (default: python3).
 
 python=${PYTHON:-python3}
-tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+tree=$(CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Counts the names in a list such as 0,1,2; where it is "all", what the command that follows prints for each device.
 count_devices() {
