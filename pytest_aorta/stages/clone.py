@@ -20,7 +20,7 @@ from pytest_aorta.stages.command import entry_points, own_script
 from pytest_aorta.stages.kept import require_same_folder
 from pytest_aorta.stages.same_code import require_same_files, same_commit
 
-IGNORED = ("__pycache__", ".git", ".ruff_cache", ".mypy_cache")
+IGNORED = ("__pycache__", ".git", ".ruff_cache", ".mypy_cache", "artifacts")  # the last: what a run by hand wrote
 
 
 def clone_workload(run: RunContext, containers: Containers) -> WorkloadTree:
