@@ -116,11 +116,12 @@ def test_only_what_is_severe_enough_is_logged(start_alone: Start, tiny_config: P
     assert "step 2/2 loss" not in levels["WARNING"].stderr
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize(("fault", "code"), [("none", 0), ("nan", 1)])
 def test_no_temporary_folder_stays(
-    start_alone: Start, tiny_config: Path, tmp_path: Path, fault: str, code: int
+    start_alone: Start, tiny_config: Path, tmp_path: Path, fault: str, code: int, num_workers: int
 ) -> None:
-    overrides = ["dataloader.num_workers=2", f"fault_injection.kind={fault}", "fault_injection.step=3"]
+    overrides = [f"dataloader.num_workers={num_workers}", f"fault_injection.kind={fault}", "fault_injection.step=3"]
     with TemporaryDirectory(dir="/tmp") as place:  # the names of sockets in it may not be long
         ended = start_alone(tmp_path, "--config", str(tiny_config), "--override", *overrides, TMPDIR=place)
         assert ended.returncode == code, ended.stderr

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -278,13 +279,15 @@ def test_a_hanging_rank_shows_its_stacks_and_leaves_when_told_to_stop(
     train_command: list[str], rank_environment: dict[str, str], tiny_config: Path, tmp_path: Path
 ) -> None:
     hang = ["fault_injection.kind=hang", "fault_injection.step=3", "training.stop_grace_seconds=0.2"]
-    command = [*train_command, *arguments(tiny_config, *hang)]
-    with running(command, tmp_path, rank_environment) as process:
-        wait_for_step(process, 2)
-        wait_until_asleep(process, tmp_path)
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
-        assert process.returncode == 143
+    command = [*train_command, *arguments(tiny_config, *hang, "dataloader.num_workers=1")]
+    with TemporaryDirectory(dir="/tmp") as place:  # the names of sockets in it may not be long
+        with running(command, tmp_path, {**rank_environment, "TMPDIR": place}) as process:
+            wait_for_step(process, 2)
+            wait_until_asleep(process, tmp_path)
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+            assert process.returncode == 143
+        assert list(Path(place).glob("pymp-*")) == []
     errors = (tmp_path / "stderr").read_text()
     assert "rank 0: no step ended for 0.2 s after SIGTERM; stacks follow\n" in errors
 

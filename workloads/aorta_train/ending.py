@@ -22,14 +22,14 @@ from types import TracebackType
 from typing import NoReturn
 
 LAUNCHER_POLL_SECONDS = 1.0
+_shared_folders: list[str] = []
 
 
 def leave(exit_code: int) -> NoReturn:
     """End this process and the processes that make samples for it."""
     for child in multiprocessing.active_children():
         child.kill()
-    with suppress(OSError):
-        shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
+    remove_temporary_folder()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # a pipe that nobody reads
@@ -43,7 +43,13 @@ def share_temporary_folder() -> None:
     To be called before they start: `leave` kills them before they could remove theirs, and removes this one.
     """
     with suppress(OSError):  # where there is no place for it nothing stays there either
-        util.get_temp_dir()
+        _shared_folders.append(util.get_temp_dir())
+
+
+def remove_temporary_folder() -> None:
+    """Remove the folder that `share_temporary_folder` made, if it did."""
+    for folder in _shared_folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def leave_gloo(exit_code: int) -> NoReturn:

@@ -61,7 +61,8 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
     log.info("%d ranks, mode %s, %s, %s", job.world_size, options.distributed.mode, kind, name_of_device(device))
     work = Work(flops_per_token(options.model, options.dataset.sequence_length), peak)
     with StepLog(output_dir, job, work) as step_log:
-        share_temporary_folder()
+        if options.dataloader.num_workers:
+            share_temporary_folder()
         with memory_needed("while the data was made", job.rank, device):
             loop = Loop(
                 options=options,

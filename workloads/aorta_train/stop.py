@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from aorta_train.ending import remove_temporary_folder
 from aorta_train.job import Job
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -86,6 +87,7 @@ class StopSignals:
                 faulthandler.dump_traceback(stacks, all_threads=True)
                 stacks.seek(0)
                 os.write(sys.stderr.fileno(), said.encode() + stacks.read())  # one write: the ranks share a stream
+            remove_temporary_folder()
         finally:
             os._exit(128 + number)
 
