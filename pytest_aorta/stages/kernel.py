@@ -46,8 +46,9 @@ def scan(
 ) -> Scan:
     """Read every host's kernel log since the run began and judge it.
 
-    The crash of a process that is not among the `job_threads` of its host is a note. On a host of which none is known
-    every crash counts: its ranks ended before they were looked at, or cannot be seen from outside of their container.
+    The crash of a process that is not among the `job_threads` of its host is a note: had it been the run's, it would
+    have failed by its exit code. Where none is known inside of a container, every crash counts: nobody may have been
+    able to see them from outside.
     """
     if not run.settings.config.kernel_log.enabled:
         return Scan([_not_scanned(host, "kernel_log.enabled is false") for host in windows], num_notes=None)
@@ -59,12 +60,13 @@ def scan(
         }
     )
     found = Scan()
+    unknown = None if run.is_inside else set[int]()
     for host, window in windows.items():
         if host in answers.failed:
             found.checks.append(_incomplete(run, host, answers.failed[host].reason))
             found.num_notes = None
             continue
-        _judge_host(run, host, window, answers[host], job_threads.get(host) or None, found)
+        _judge_host(run, host, window, answers[host], job_threads.get(host) or unknown, found)
     return found
 
 

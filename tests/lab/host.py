@@ -96,7 +96,8 @@ class Host:
             if self._plan.docker:
                 self.wait_docker(timeout_s)
             if self._plan.slurm:
-                wait_until(self._is_idle, f"the Slurm node {self.name} to be idle", timeout_s, pause_s=0.05)
+                # A registration that gets lost is made good by a ping, each 10 s.
+                wait_until(self._is_idle, f"the Slurm node {self.name} to be idle", 2 * timeout_s, pause_s=0.05)
             _ = self.first
         except LabError as error:
             log = (self._plan.folder / self.name / "boot.log").read_text("utf-8", "replace")

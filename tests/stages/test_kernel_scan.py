@@ -97,15 +97,21 @@ def test_what_to_do_goes_by_the_worst_line_not_by_the_first(tmp_path: Path) -> N
     assert check.fault == "cluster"
 
 
-def test_a_crash_is_the_jobs_by_the_pids_of_its_own_host(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("is_inside", "blamed"), [(False, ["ours"]), (True, ["ours", "unseen", "unasked"])], ids=["bare", "inside"]
+)
+def test_a_crash_is_the_jobs_by_the_threads_of_its_own_host(tmp_path: Path, is_inside: bool, blamed: list[str]) -> None:
     crash = kernel_log("python3[4711]: segfault at 10 ip 0f sp 0f error 4 in libx.so[7f+1]")
     pids = {"ours": {4711}, "foreign": {12}, "unseen": set[int]()}
     fleet = Fleet({host: ScriptedTransport([Reply("kernel_log", crash)]) for host in (*pids, "unasked")})
     fleet.open(dict.fromkeys(fleet.hosts, "/state"))
     windows = dict.fromkeys(fleet.hosts, LogWindow(boot_id="b", since_uptime_s=0.0))
-    found = scan(context(tmp_path, fleet), windows, "cpu", pids)
+    run = context(tmp_path, fleet)
+    if is_inside:
+        run.enter(Fleet({}))
+    found = scan(run, windows, "cpu", pids)
     fleet.close()
-    assert [check.host for check in found.checks if check.failed] == ["ours", "unseen", "unasked"]
+    assert [check.host for check in found.checks if check.failed] == blamed
 
 
 def test_a_machine_that_is_fine_is_not_blamed_for_its_job(tmp_path: Path) -> None:
@@ -114,7 +120,7 @@ def test_a_machine_that_is_fine_is_not_blamed_for_its_job(tmp_path: Path) -> Non
     fleet = Fleet({host: ScriptedTransport([Reply("kernel_log", told)]) for host, told in logs.items()})
     fleet.open(dict.fromkeys(logs, "/state"))
     windows = dict.fromkeys(logs, LogWindow(boot_id="b", since_uptime_s=0.0))
-    found = scan(context(tmp_path, fleet), windows, "cpu", {})
+    found = scan(context(tmp_path, fleet), windows, "cpu", {"a": {4321}, "b": {4321}})
     fleet.close()
     assert [(check.host, check.state, check.fault) for check in found.checks] == [
         ("a", "failed", "workload"),
