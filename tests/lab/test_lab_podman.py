@@ -70,7 +70,8 @@ def test_what_became_of_a_container_is_told_apart(host: Host, fleet: Fleet) -> N
         host.run(["podman", *command, SPEC.name], check=True)
         seen = engine.look(["node1"]).good["node1"]
         states.append(seen.state if seen is not None else "gone")
-    assert states == ["paused", "running", "exited", "gone"]
+    assert states[2] in {"stopped", "exited"}  # podman writes the end down in two steps
+    assert [states[0], states[1], states[3]] == ["paused", "running", "gone"]
     engine.remove()
 
 

@@ -175,17 +175,20 @@ def test_a_rank_that_starts_after_its_launcher_went_leaves(
 ) -> None:
     rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    going = ["sh", "-c", '"$@" & echo $!', "sh", *train_command, *arguments(tiny_config)]
+    # in a session of its own, as torchrun starts it
+    going = ["sh", "-c", 'setsid "$@" >/dev/null & echo $!', "sh", *train_command, *arguments(tiny_config)]
     with (tmp_path / "stderr").open("w") as errors:
         started = subprocess.run(
             going, cwd=tmp_path, env={**rank_environment, **rank, **address}, stdout=subprocess.PIPE, stderr=errors,
             text=True, timeout=60, check=True,
         )  # fmt: skip
-    pid = int(started.stdout.splitlines()[0])
-    if orphans_have_a_python_program_above_them():
+    pid = int(started.stdout)
+    try:
+        if orphans_have_a_python_program_above_them():
+            pytest.skip("orphans are adopted by a Python program here, which could be a launcher")
+        assert vanishes(pid)
+    finally:
         kill(pid)
-        pytest.skip("orphans are adopted by a Python program here, which could be a launcher")
-    assert vanishes(pid)
     assert (tmp_path / "stderr").read_text() == "train.py: the launcher of this rank is gone; leaving\n"
 
 
