@@ -81,7 +81,7 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
     root = run.folder.path / ("combined_traces" if layout == "combined" else "traces")
     doubts = unread(run) if layout == "single" else unproven(run, execution, sightings.only_shared())
     checks = (
-        *_checks(hosts, lacks, usable, _innocent(execution), doubts, _account(execution, hosts, lacks)),
+        *_checks(hosts, lacks, usable, execution, doubts, _account(execution, hosts, lacks)),
         *_doubts({host: why for host, why in doubts.items() if host not in lacks}),
     )
     errors = {host: lack.said for host, lack in lacks.items()}
@@ -159,7 +159,8 @@ def _search(
         elif not traces and host.name not in sightings.shared:
             seen = [entry for entry in answers[host.name]["files"] if is_trace(run.settings, entry["path"])]
             num_same = sum(known[host.name].is_redated(entry) for entry in seen)
-            lacks[host.name] = wrote_none(run, host.name, roots[host.name], num_stale, num_same)
+            completed = execution.status == "completed"
+            lacks[host.name] = wrote_none(run, host.name, roots[host.name], num_stale, num_same, completed=completed)
         if layout == "single" and traces and not names_its_traces(run.settings):
             tree = newest_tree(traces)
             traces = [entry for entry in traces if tree_of(entry["path"]) == tree]
@@ -245,10 +246,11 @@ def _checks(
     hosts: tuple[Host, ...],
     lacks: Mapping[str, Lack],
     usable: Mapping[str, object],
-    is_innocent: Callable[[str], bool],
+    execution: Execution,
     doubts: Container[str],
     account: Account,
 ) -> Iterator[Check]:
+    is_innocent = _innocent(execution)
     for host in hosts:
         lack = lacks.get(host.name)
         if host.name in doubts and lack is None:
@@ -266,7 +268,7 @@ def _checks(
             next_step=lack.next_step,
         )
     if not usable:
-        is_workloads = any(lack.wrote_none for lack in lacks.values())
+        is_workloads = execution.status == "completed" and any(lack.wrote_none for lack in lacks.values())
         step = "check that profiling is on and that the run has more steps than the profiler's schedule"
         yield Check(
             label=f"{TRACE_COLLECTION} (artifact=torch_traces)",

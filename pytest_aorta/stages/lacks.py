@@ -18,6 +18,7 @@ from pytest_aorta.stages.losses import loss_of
 from pytest_aorta.stages.search import ABSENT, TRACE_FOLDER, names_its_traces
 
 RULES_OUT_STALE = "written by this run (newer than launch, or changed since)"
+ENDED_BEFORE = "the workload did not come to its end"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # no SFTP server says one of these: they are of this machine
 
 
@@ -100,8 +101,11 @@ def withheld(host: str, paths: list[str], secrets: Iterable[str]) -> Lack:
     return Lack(said, host, step, "config")
 
 
-def wrote_none(run: RunContext, host: str, root: str, num_stale: int, num_same: int) -> Lack:
-    """Say that no trace is of this run; `num_same` of the stale ones are newer, with the bytes of an earlier run's."""
+def wrote_none(run: RunContext, host: str, root: str, num_stale: int, num_same: int, *, completed: bool) -> Lack:
+    """Say that no trace is of this run; `num_same` of the stale ones are newer, with the bytes of an earlier run's.
+
+    A workload that was not `completed` is what there is to look at, and its stage has said so.
+    """
     older = f"; {num_stale} older ones were left alone" if num_stale else ""
     told = f", {num_same} of them with a later time but with the very bytes of one that was there before"
     same = told if num_same else ""
@@ -109,6 +113,9 @@ def wrote_none(run: RunContext, host: str, root: str, num_stale: int, num_same: 
     if num_same:
         step = "were they touched or copied? If the workload wrote them anew, empty the folder before each run"
         return Lack(said, host, step, wrote_none=True)
+    if not completed:
+        step = "see what test_run_benchmark says of the workload's end; without it there would be traces"
+        return Lack(f"{said}; {ENDED_BEFORE}", host, step, wrote_none=True)
     return Lack(said, host, _look_at_the_workload(run, host), wrote_none=True)
 
 

@@ -114,6 +114,16 @@ def test_workload_without_traces_fails_collection_and_leaves_a_minimal_report(ri
     assert (rig.folder / "aorta_benchmark_report.json").is_file()
 
 
+def test_traces_that_a_failed_workload_could_not_write_give_no_advice_about_its_profiler(rig: Any) -> None:
+    rig.configure("--exit", "13", "--no-traces")
+
+    output = rig.run(code=1)
+
+    assert rig.letters() == "PPSFFSSSSP"
+    assert rig.reason("test_collect_traces").endswith("; the workload did not come to its end")
+    assert not {"profiling", "profiled"} & set(output.split())
+
+
 def test_hang_is_told_with_the_last_step_and_ended(rig: Any) -> None:
     rig.configure("--hang-at", "5", "--pid-file", "pids", "--ignore-term", stall_seconds=2)
 

@@ -68,7 +68,8 @@ WORKLOAD = (
     says(
         "no_fresh_traces",
         "fatal",
-        r"has no .{0,200}written by this run|wrote nothing where workload\.traces",
+        r"has no .{0,200}written by this run(?!.{0,600}; the workload did not come to its end)"
+        r"|wrote nothing where workload\.traces",
         "the workload wrote no profiler trace: profiling is off, or it ended before the profiled steps",
         "compare the number of steps with the profiler's schedule; see where its log ends",
         _OWN,
