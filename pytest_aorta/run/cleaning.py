@@ -17,6 +17,7 @@ from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.hosts import fleet_of, not_in_this_version
 from pytest_aorta.run.machine import hostname
 from pytest_aorta.run.record import RecordKeeper, RunRecord
+from pytest_aorta.run.state_dirs import another_state_dir
 
 REAP_SECONDS = 60
 REMOVE_SECONDS = 120
@@ -87,15 +88,6 @@ def clean_hosts(record: RunRecord, settings: Settings) -> Cleaned:
     left = _Cleaning(record, done, problems).hosts(settings)
     record.uncleaned = tuple(host for host in record.hosts if host in left)
     return Cleaned(tuple(done), tuple(problems))
-
-
-def another_state_dir(state_dir: str, what: str) -> str:
-    """Name the state folder of a further node program for a run, beside its own and with that suffix: a sweep sees it.
-
-    No host's name has a plus sign, so it is no other host's.
-    """
-    own = PurePosixPath(state_dir)
-    return str(own.with_name(f"{own.stem}+{what}{own.suffix}"))
 
 
 def _is_local(record: RunRecord) -> bool:

@@ -24,18 +24,18 @@ from pytest_aorta.errors import (
 )
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
-from pytest_aorta.run.cleaning import another_state_dir, clean_hosts
+from pytest_aorta.run.cleaning import clean_hosts
 from pytest_aorta.run.fates import Fate, fates_of
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.hosts import boot_id_of
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.products import Containers, Product
 from pytest_aorta.run.record import RecordKeeper
+from pytest_aorta.run.state_dirs import another_state_dir, state_dir_of
 
 log = logging.getLogger("pytest_aorta")
 
 ANSWER_SECONDS = 5
-STATE_SUFFIX = ".node"
 
 Undo = Callable[[], object]
 P = TypeVar("P", bound=Product)
@@ -98,7 +98,7 @@ class RunContext:
 
     def state_dir(self, host: str) -> str:
         """The folder of a host's node program, beside the work folder so that it outlives that."""
-        return f"{self.work_dir(host)}{STATE_SUFFIX}"
+        return state_dir_of(self.work_dir(host))
 
     def look_dir(self, host: str) -> str:
         """The folder of a node program that only looks whether a host is there."""

@@ -16,9 +16,9 @@ from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.node.files import MARKER
 from pytest_aorta.node.state import GROUPS_FILE
 from pytest_aorta.run.cleaning import REAP_SECONDS, REMOVE_SECONDS, Cleaned
-from pytest_aorta.run.context import STATE_SUFFIX
 from pytest_aorta.run.folder import new_run_id
 from pytest_aorta.run.hosts import fleet_on
+from pytest_aorta.run.state_dirs import STATE_SUFFIX, state_dir_of
 
 CACHE = "~/.cache/pytest-aorta"
 YOUNG_NS = 600 * 10**9
@@ -41,7 +41,7 @@ def sweep_fleet(fleet: Fleet) -> Cleaned:
     problems: list[str] = []
     try:
         own = new_run_id()
-        unreachable = fleet.open_reachable({host: f"{CACHE}/{own}-{host}{STATE_SUFFIX}" for host in fleet.hosts})
+        unreachable = fleet.open_reachable({host: state_dir_of(f"{CACHE}/{own}-{host}") for host in fleet.hosts})
         problems += map(str, unreachable.values())
         reached = [host for host in fleet.hosts if host not in unreachable]
         for host, folders in _state_folders(fleet, reached, own, problems).items():

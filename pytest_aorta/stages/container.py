@@ -15,9 +15,10 @@ from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.inside import InsideTransport
 from pytest_aorta.fleet.program import NAME, program_bytes
-from pytest_aorta.run.context import STATE_SUFFIX, RunContext, log
+from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator
+from pytest_aorta.run.state_dirs import state_dir_of
 from pytest_aorta.stages.command import SET_PYTHON, python_command
 
 GIVE_SECONDS = 600
@@ -89,7 +90,7 @@ def spec_of(
     return Spec(
         name=str(container.name),
         image=str(container.image),
-        labels={RUN_LABEL: run.folder.run_id, STATE_LABEL: f"{work_dir}{STATE_SUFFIX}"},
+        labels={RUN_LABEL: run.folder.run_id, STATE_LABEL: state_dir_of(work_dir)},
         env=_public_environment(run),
         mounts=(*(_mount(volume) for volume in args.volumes), Mount(ours, ours)),
         devices=_devices(args, facts, accelerator, absent),

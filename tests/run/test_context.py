@@ -10,11 +10,12 @@ from pytest_aorta.errors import ContainerError, FleetError, LeaseLost
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.scripted import Reply, ScriptedTransport
-from pytest_aorta.run.context import STATE_SUFFIX, RunContext
+from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder, new_run_id
 from pytest_aorta.run.hosts import engine_of
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.record import HostRecord, RecordKeeper
+from pytest_aorta.run.state_dirs import STATE_SUFFIX
 from tests.run.boxes import attached, inspected
 
 

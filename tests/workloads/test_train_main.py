@@ -146,6 +146,7 @@ def test_a_home_that_is_not_there_is_refused(start_alone: Start, tiny_config: Pa
         ("compile.backend=nosuch", "compile.backend: is 'nosuch', expected one of "),
         ("compile.mode=nosuch", "compile.mode: is 'nosuch', expected one of default, "),
         ('compile.options={"nosuch":1}', "compile.options: 'nosuch' is no option of inductor"),
+        ('compile.options={"max_autotune":"on"}', "compile.options: 'max_autotune' is 'on': Unexpected type"),
     ],
 )
 def test_what_the_compiler_does_not_know_is_refused(

@@ -26,9 +26,19 @@ def compile_faults(settings: Compile) -> list[str]:
     known = set(inductor.list_options())
     unknown = sorted(str(name) for name in settings.options if str(name).replace("-", "_") not in known)
     faults = [f"compile.options: {name!r} is no option of inductor in torch {torch.__version__}" for name in unknown]
+    faults += filter(None, (_value_fault(*option) for option in settings.options.items() if option[0] not in unknown))
     if not settings.options and settings.mode not in modes:
         faults.append(f"compile.mode: is {settings.mode!r}, expected one of {', '.join(sorted(modes))}")
     return faults
+
+
+def _value_fault(name: str, value: Any) -> str | None:
+    """Give what torch.compile itself says of an option's value; nothing is compiled before a first call."""
+    try:
+        torch.compile(len, options={name: value})
+    except RuntimeError as error:
+        return f"compile.options: {name!r} is {value!r}: {error}"
+    return None
 
 
 def compile_layers(model: nn.Module, settings: Compile) -> None:
