@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytest_aorta.trace import synthetic
-from pytest_aorta.trace.synthetic import kernel
+from tests.trace import synthetic
+from tests.trace.synthetic import kernel
 
 
 def table(rig: Any, name: str) -> list[tuple[str, ...]]:

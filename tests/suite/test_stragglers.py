@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytest_aorta.trace import synthetic
+from tests.trace import synthetic
 from tests.trace.simulated import Job, Planted, simulate
 
 GATE = {"metric": "caused_delay_ms_per_step", "kind": "max", "value": 0.5, "over": "each"}

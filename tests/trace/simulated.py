@@ -15,8 +15,8 @@ from typing import Any, Literal
 from pytest_aorta.trace.collectives import RankColumns, columns_of
 from pytest_aorta.trace.links import Links
 from pytest_aorta.trace.reading import Reader, Trace
-from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, copy, document, kernel, launch, operator, step
 from pytest_aorta.trace.timeline import timelines
+from tests.trace.synthetic import COMMUNICATION, TraceEvent, copy, document, kernel, launch, operator, step
 
 Lateness = Literal["host", "device", "compute", "copy"]
 

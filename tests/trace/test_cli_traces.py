@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pytest_aorta.cli_traces import traces
-from pytest_aorta.trace import synthetic
-from pytest_aorta.trace.synthetic import COMMUNICATION, kernel, launch, step
+from tests.trace import synthetic
 from tests.trace.simulated import Job, Planted, simulate
+from tests.trace.synthetic import COMMUNICATION, kernel, launch, step
 
 KEYS = {
     *("rank", "device", "file", "source", "total_time_us", "computation_time_us", "total_comm_time_us"),

@@ -14,9 +14,9 @@ from pytest_aorta.trace.charges import charge
 from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.matching import match, steps_of
 from pytest_aorta.trace.significance import binomial_tail, mean_tail, stands_out, t_tail
-from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
 from pytest_aorta.trace.waiting import Waits, waits_of
 from tests.trace.simulated import Job, Planted, columns, message, simulate
+from tests.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
 
 
 def collective(start: float, end: float, *members: int) -> TraceEvent:

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_aorta.errors import TraceError
-from pytest_aorta.trace import synthetic
 from pytest_aorta.trace.collectives import RankColumns, joined, latest
 from pytest_aorta.trace.intervals import cover
 from pytest_aorta.trace.packing import MAX_PACKED_BYTES, fitted, packed, unpacked
 from pytest_aorta.trace.reading import read
 from pytest_aorta.trace.summary import summaries_of
-from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, copy, document, kernel, launch, operator, step
+from tests.trace import synthetic
 from tests.trace.simulated import Job, columns, message, simulate
+from tests.trace.synthetic import COMMUNICATION, TraceEvent, copy, document, kernel, launch, operator, step
 
 PEER = "Memcpy PtoP (Device -> Device)"
 

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_aorta.errors import TraceError
-from pytest_aorta.trace import reading, synthetic
+from pytest_aorta.trace import reading
 from pytest_aorta.trace.reading import Trace, read
-from pytest_aorta.trace.synthetic import COMMUNICATION, copy, kernel, launch, operator, step
+from tests.trace import synthetic
+from tests.trace.synthetic import COMMUNICATION, copy, kernel, launch, operator, step
 
 SHARED = Path(__file__).parents[3] / "shared"
 MUTATOR = SHARED / "prototypes" / "trace_mutate.py"

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from pytest_aorta.trace import synthetic
 from pytest_aorta.trace.lateness import Candidate, Lateness, analyze
 from pytest_aorta.trace.lateness_metrics import lateness_quantities
 from pytest_aorta.trace.packing import packed, unpacked
 from pytest_aorta.trace.ranks import summarize
-from pytest_aorta.trace.synthetic import COMMUNICATION, document, kernel
+from tests.trace import synthetic
 from tests.trace.simulated import Job, Planted, columns, simulate
 from tests.trace.simulated import Lateness as Kind
+from tests.trace.synthetic import COMMUNICATION, document, kernel
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 EXPECTED = TRACES / "expected.json"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pytest_aorta.trace.collectives import RankColumns, joined
 from pytest_aorta.trace.matching import Matching, match
-from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
 from tests.trace.simulated import columns, message
+from tests.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
 
 
 def collective(

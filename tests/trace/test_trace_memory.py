@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_aorta.trace.synthetic import kernel, operator
+from tests.trace.synthetic import kernel, operator
 
 READ = """
 import pathlib, re, sys

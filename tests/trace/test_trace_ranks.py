@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_aorta.trace import synthetic
 from pytest_aorta.trace.ranks import summarize
-from pytest_aorta.trace.synthetic import COMMUNICATION, copy, kernel, launch, step
+from tests.trace import synthetic
+from tests.trace.synthetic import COMMUNICATION, copy, kernel, launch, step
 
 
 def write(path: Path, *events: Any, **metadata: int) -> Path:

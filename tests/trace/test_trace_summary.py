@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_aorta.trace import synthetic
 from pytest_aorta.trace.reading import read
 from pytest_aorta.trace.summary import RankSummary, summaries_of
-from pytest_aorta.trace.synthetic import COMMUNICATION, copy, kernel, launch, memset, operator, step
+from tests.trace import synthetic
+from tests.trace.synthetic import COMMUNICATION, copy, kernel, launch, memset, operator, step
 
 
 def summarized(path: Path, content: Any) -> tuple[RankSummary, ...]:

@@ -8,9 +8,9 @@ import pytest
 from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.links import Message
 from pytest_aorta.trace.matching import match
-from pytest_aorta.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
 from pytest_aorta.trace.waiting import NOBODY, Bandwidth, Waits, bandwidths, bus_bytes, share_of, waits_of
 from tests.trace.simulated import columns, message
+from tests.trace.synthetic import COMMUNICATION, TraceEvent, document, kernel
 
 
 def collective(

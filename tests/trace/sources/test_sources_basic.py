@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pytest_aorta.trace import synthetic
 from pytest_aorta.trace.metrics import aggregate, quantities, shares
 from pytest_aorta.trace.ranks import summarize
 from pytest_aorta.trace.sources.basic import Part, part_of, scan_file, summarize_file
 from pytest_aorta.trace.summary import RankSummary
-from pytest_aorta.trace.synthetic import COMMUNICATION, copy, kernel, launch, memset, operator, step
+from tests.trace import synthetic
+from tests.trace.synthetic import COMMUNICATION, copy, kernel, launch, memset, operator, step
 
 TRACES = Path(__file__).parents[4] / "shared" / "traces"
 EXPECTED = TRACES / "expected.json"

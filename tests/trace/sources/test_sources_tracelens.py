@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from pytest_aorta.errors import TraceError
-from pytest_aorta.trace import synthetic
 from pytest_aorta.trace.metrics import aggregate, quantities, shares
 from pytest_aorta.trace.ranks import Summaries, summarize
 from pytest_aorta.trace.sources import tracelens
 from pytest_aorta.trace.sources.choice import why_unusable
-from pytest_aorta.trace.synthetic import COMMUNICATION, kernel
+from tests.trace import synthetic
+from tests.trace.synthetic import COMMUNICATION, kernel
 
 REPORT = '''
 import json, os, signal, sys

@@ -1,4 +1,4 @@
-"""Synthetic: traces made by hand in the format of Kineto, for tests and benchmarks; times in µs."""
+"""Synthetic: traces made by hand in the format of Kineto; times in µs."""
 
 from __future__ import annotations
 
