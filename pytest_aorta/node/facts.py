@@ -43,6 +43,11 @@ def identity() -> str:
     return hashlib.sha256(f"pytest-aorta {text}".encode("utf-8", "replace")).hexdigest()[:32] if text else ""
 
 
+def pid_namespace() -> str:
+    """Name the processes that pids are counted among; empty where the kernel does not tell."""
+    return _link("/proc/self/ns/pid")
+
+
 def facts() -> dict[str, Any]:
     """Describe this machine and this user; what is not there is null, false or an empty list."""
     offset_s = time.localtime().tm_gmtoff
@@ -62,7 +67,7 @@ def facts() -> dict[str, Any]:
         "memlock_bytes": _limit(resource.RLIMIT_MEMLOCK),
         "nofile": _limit(resource.RLIMIT_NOFILE),
         "utc_offset_s": offset_s,
-        "pid_namespace": _link("/proc/self/ns/pid"),
+        "pid_namespace": pid_namespace(),
         "kfd": os.path.exists("/dev/kfd"),
         "dri": _paths("/dev/dri/*[0-9]"),
         "nvidia": _paths("/dev/nvidia[0-9]*"),

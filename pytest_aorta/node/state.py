@@ -1,7 +1,8 @@
 """State folder: what must be known of the processes of a node program after it has gone, even by SIGKILL.
 
-Hosts may share the file system that it lies on. Another boot than ours has ended the processes of a record only if it
-was a boot of this machine; on another machine they may live.
+Hosts may share the file system that it lies on, and containers a kernel. A record whose pids are not counted as ours
+are, before a boot or in another container, is one of processes that have ended only if this machine wrote it; on
+another one they may live.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from typing import Any, Mapping, NamedTuple
 
 from .endings import Identity, end_now, identities
-from .facts import boot_id, identity
+from .facts import boot_id, identity, pid_namespace
 from .files import remove
 from .processes import TAG, Table, ancestors, descendants, environment, is_alive, process
 from .requests import Answer, CommandError, sentence
@@ -37,7 +38,7 @@ class StateFolder:
 
     def write_groups(self, groups: list[dict[str, Any]], undoings: list[dict[str, Any]]) -> None:
         """Record which processes lead a group now, and what else is to be undone."""
-        document = {"token": self.token, "boot_id": boot_id(), "machine": self._machine, "node": self._node}
+        document = {"token": self.token, **_counting(), "machine": self._machine, "node": self._node}
         self._write(GROUPS_FILE, {**document, "groups": groups, "undo": undoings})
 
     def write_end(self, document: dict[str, Any]) -> None:
@@ -86,7 +87,7 @@ class Reaping:
         record = self._record
         if record is None:  # it never came up, so nothing is known of it but its folder
             return
-        roots = record.roots if record.boot_id == boot_id() else []  # a reboot has ended everything
+        roots = record.roots if record.counting == _counting() else []  # what counted the pids has ended them all
 
         def find(processes: Table) -> list[Identity]:
             spared = ancestors(processes, os.getpid())
@@ -131,12 +132,12 @@ def alive(state_dir: str) -> Answer:
     record = _read(os.path.join(os.path.expanduser(state_dir), GROUPS_FILE))
     if record is None:
         return {"recorded": False, "alive": False}
-    return {"recorded": True, "alive": record.boot_id == boot_id() and is_alive(*record.roots[0])}
+    return {"recorded": True, "alive": record.counting == _counting() and is_alive(*record.roots[0])}
 
 
 class _Record(NamedTuple):
     token: str
-    boot_id: str
+    counting: Mapping[str, str]
     machine: Mapping[str, Any]
     roots: list[Identity]  # the node program itself first
     undoings: Undoings
@@ -150,7 +151,8 @@ def _read(path: str) -> _Record | None:
         roots = [(int(entry["pid"]), int(entry["start_ticks"])) for entry in [document["node"], *document["groups"]]]
         undoings = read(document.get("undo", []))
         machine = dict(document.get("machine", {}))
-        record = _Record(str(document["token"]), str(document["boot_id"]), machine, roots, undoings)
+        counting = {name: str(document[name]) for name in _counting()}
+        record = _Record(str(document["token"]), counting, machine, roots, undoings)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -159,11 +161,16 @@ def _read(path: str) -> _Record | None:
         raise CommandError("failed", f"{path} is no record of a node program: {sentence(error)}") from error
     if owner != os.geteuid():  # somebody else could have named any pid in it
         raise CommandError("failed", f"{path} belongs to user {owner}, expected {os.geteuid()}")
-    if record.boot_id != boot_id() and record.machine != _machine():
+    if record.counting != _counting() and record.machine != _machine():
         where = record.machine.get("hostname") or "a machine that it does not name"
         next_step = "clean it from there, or remove the folder by hand when nothing of it can run any more"
         raise CommandError("failed", f"{path} is of a program on {where}, expected {socket.gethostname()}; {next_step}")
     return record
+
+
+def _counting() -> dict[str, str]:
+    """Tell by what a pid is one of which process."""
+    return {"boot_id": boot_id(), "pid_namespace": pid_namespace()}
 
 
 def _machine() -> dict[str, str]:

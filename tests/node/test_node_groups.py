@@ -17,7 +17,7 @@ import pytest
 from pytest_aorta.errors import FleetError
 from pytest_aorta.fleet.ask import Answer, Ask, Event
 from pytest_aorta.fleet.fleet import Fleet
-from pytest_aorta.node.facts import identity
+from pytest_aorta.node.facts import boot_id, identity, pid_namespace
 from pytest_aorta.node.files import prepare
 from pytest_aorta.node.groups import reap
 from pytest_aorta.node.processes import process
@@ -29,6 +29,7 @@ Said = Callable[[str], str]
 Gone = Callable[[int], None]
 Until = Callable[[Callable[[Event], bool]], list[Event]]
 
+COUNTING = {"boot_id": boot_id(), "pid_namespace": pid_namespace()}
 MACHINE = {"identity": identity(), "hostname": socket.gethostname()}
 DEAF = "trap '' TERM; echo ready $$; while :; do sleep 0.1; done"
 
@@ -258,9 +259,8 @@ def test_a_record_of_another_process_ends_nothing(start: Start, fleet: Fleet, sa
         assert entry is not None
         folder = tmp_path / "old"
         folder.mkdir()
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         wrong = {"pid": foreign.pid, "start_ticks": entry.start_ticks - 1}
-        document = {"token": "none of ours", "boot_id": boot_id, "node": wrong, "groups": [{"name": "g", **wrong}]}
+        document = {"token": "none of ours", **COUNTING, "node": wrong, "groups": [{"name": "g", **wrong}]}
         (folder / "groups.json").write_text(json.dumps(document))
         assert reap(str(folder)) == {
             "recorded": True,
@@ -271,23 +271,26 @@ def test_a_record_of_another_process_ends_nothing(start: Start, fleet: Fleet, sa
         }
         assert foreign.poll() is None
         right = {"pid": foreign.pid, "start_ticks": entry.start_ticks}
-        before = {**document, "node": right, "boot_id": "another boot", "machine": MACHINE}
-        (folder / "groups.json").write_text(json.dumps(before))
-        assert reap(str(folder))["ended"] == []
-        assert foreign.poll() is None
+        for other in ({"boot_id": "another boot"}, {"pid_namespace": "another container"}):
+            folder.mkdir(exist_ok=True)
+            before = {**document, "node": right, "machine": MACHINE, **other}
+            (folder / "groups.json").write_text(json.dumps(before))
+            assert reap(str(folder))["ended"] == []
+            assert foreign.poll() is None
     finally:
         foreign.kill()
         foreign.wait()
 
 
 @pytest.mark.parametrize("machine", [None, {**MACHINE, "hostname": "node2"}, {**MACHINE, "identity": "other"}])
+@pytest.mark.parametrize("other", [{"boot_id": "of node2"}, {"pid_namespace": "of node2"}], ids=["boot", "container"])
 def test_a_record_of_another_machine_is_left_to_that(
-    ask: AskNode, tmp_path: Path, machine: dict[str, str] | None
+    ask: AskNode, tmp_path: Path, machine: dict[str, str] | None, other: dict[str, str]
 ) -> None:
     """Hosts may share a home, and the boot of another one says nothing about what lives there."""
     undo = {"name": "u", "argv": ["touch", str(tmp_path / "undone")], "timeout_s": 9}
     node = {"pid": 1, "start_ticks": 1}
-    document = {"token": "t", "boot_id": "of node2", "node": node, "groups": [], "undo": [undo]}
+    document = {"token": "t", **COUNTING, **other, "node": node, "groups": [], "undo": [undo]}
     record = tmp_path / "shared" / "groups.json"
     prepare(str(record.parent))
     record.write_text(json.dumps({**document, "machine": machine} if machine else document))
@@ -302,7 +305,7 @@ def test_a_record_of_another_machine_is_left_to_that(
 def test_a_reboot_of_this_machine_has_ended_what_was_recorded_before(ask: AskNode, tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     node = {"pid": os.getpid(), "start_ticks": 1}
-    document = {"token": "t", "boot_id": "before", "machine": MACHINE, "node": node, "groups": []}
+    document = {"token": "t", **COUNTING, "boot_id": "before", "machine": MACHINE, "node": node, "groups": []}
     (tmp_path / "old" / "groups.json").write_text(json.dumps(document))
     assert ask("alive", path=str(tmp_path / "old")) == {"recorded": True, "alive": False}
 

@@ -34,6 +34,7 @@ MACHINE = {"identity": identity(), "hostname": hostname()}
 GONE = {
     "token": "t",
     "boot_id": "b",
+    "pid_namespace": "p",
     "machine": MACHINE,
     "node": {"pid": GONE_PID, "start_ticks": 1},
     "groups": [],
