@@ -16,41 +16,28 @@ from tests.lab.lab import Lab
 pytestmark = [pytest.mark.lab(2, docker=True, binds=python_folders()), pytest.mark.torch]
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-workload.md"
-TRAINING = """
-import os, sys
-import torch
-import torch.distributed as dist
-from torch.profiler import ProfilerActivity, profile, schedule
-
-dist.init_process_group("gloo")
-folder = f"out/rank{dist.get_rank()}"
-os.makedirs(folder, exist_ok=True)
-plan = schedule(wait=1, warmup=1, active=3, repeat=1)
-save = lambda done: done.export_chrome_trace(f"{folder}/one.pt.trace.json")
-with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=save) as profiler:
-    for _ in range(int(sys.argv[2])):
-        dist.all_reduce(torch.ones(1000) @ torch.ones(1000, 1000))
-        profiler.step()
-dist.barrier()
-os._exit(0)  # a late thread of gloo would abort the process
-"""
 
 
 def test_as_the_page_shows_it(lab: Lab, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    blocks = re.findall(r"```json\n(\{\n[^`]*\n\})\n```", PAGE.read_text("utf-8"))
-    [shown] = (json.loads(block) for block in blocks if '"container"' in block)
+    page = PAGE.read_text("utf-8")
+    [shown] = (
+        json.loads(block) for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL) if '"container"' in block
+    )
+    [training, _] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     cluster = Cluster(tmp_path, lab=lab)
     for host in lab.hosts:
         host.run(["mkdir", "-p", shown["aorta_path"]], check=True)
-        host.path(f"{shown['aorta_path']}/my_training.py").write_text(TRAINING, "utf-8")
+        host.path(f"{shown['aorta_path']}/my_training.py").write_text(training, "utf-8")
     fields = {name: shown[name] for name in ("aorta_path", "container_mount_path", "workload")}
     cluster.configure_cluster(container={**shown["container"], "image": IMAGE}, **fields)
 
     output = cluster.run(code=0)
 
     assert cluster.letters() == "PPPSPPSPPPP", output
-    traces = (cluster.folder / "combined_traces").rglob("*.pt.trace.json")
+    metrics = json.loads((cluster.folder / "metrics.json").read_text("utf-8"))["metrics"]
+    assert metrics["step_time_ms_median"]["value"] > 0
+    traces = (cluster.folder / "combined_traces").rglob("trace.json")
     assert sorted(path.parent.name for path in traces) == ["rank0", "rank1"]
     cluster.assert_nothing_left()
 
