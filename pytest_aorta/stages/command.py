@@ -43,7 +43,7 @@ def environment(settings: Settings, accelerator: Accelerator) -> dict[str, str]:
     config = settings.config
     given = settings.environment
     defaults = {"rocm": ROCM_DEFAULTS, "cuda": CUDA_DEFAULTS, "cpu": {}}[accelerator]
-    merged = {"OMP_NUM_THREADS": "1", **defaults, **given}
+    merged = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **defaults, **given}
     if accelerator != "cpu":
         merged |= {
             "rccl_path": config.rccl.build_path,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 import statistics
 import time
 from collections import deque
@@ -21,19 +19,15 @@ from pytest_aorta.run.secrecy import clean_line
 from pytest_aorta.stages.command import uses_torchrun
 from pytest_aorta.stages.failures import RANK_MARK, Failures
 from pytest_aorta.stages.phase import POLL_SECONDS, Phase, Talk, fail_fast
+from pytest_aorta.stages.stacks import Source, Stacks, where_they_stand
 
 MEDIANS_OF_SILENCE = 10
-MAX_STACK_LINES = 5000
 # A day: what claims to be longer is no step time and must not switch the watch for stalls off.
 MAX_STEP_MS = 86_400_000
 RANKS_EVERY_SECONDS = 5.0
 STACKS_WITHIN_SECONDS = 5.0
 _HOW_TO_ANSWER = " (a script of your own gives them by faulthandler.register(signal.SIGUSR1))"
 SILENCE_SAID_SECONDS = 30.0
-
-STACK_BEGINS = re.compile(r"most recent call first")
-LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen ")
-STACK_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+) in (\S+)')
 
 
 @dataclass(slots=True)
@@ -51,8 +45,9 @@ class Watch:
     rank_hosts: set[str] = field(default_factory=set)
     threads: dict[str, set[int]] = field(default_factory=dict)
     failures: dict[str, Failures] = field(default_factory=dict)
-    stacks: dict[str, list[str]] = field(default_factory=dict)
+    stacks: Stacks = field(default_factory=Stacks)
     stalled: str = ""
+    has_stacks: bool = False
     said_at: float = 0.0
     ranks_at: float = 0.0
     last_line_at: float = field(default_factory=time.monotonic)
@@ -75,10 +70,7 @@ class Watch:
                 continue
             self.talk.say(host, line)
             failures.line(line)
-            if STACK_BEGINS.search(text) or STACK_FRAME.match(text):
-                kept = self.stacks.setdefault(f"{host} local rank {mark[1] if mark else '?'}", [])
-                if len(kept) < MAX_STACK_LINES:
-                    kept.append(text)
+            self.stacks.line(Source(host, int(mark[1]) if mark else None), text)
 
     def _beat(self, text: str) -> bool:
         """Take a heartbeat, or tell that the line is none."""
@@ -187,34 +179,14 @@ def _stall(run: RunContext, watch: Watch, phase: Phase) -> None:
         for event in run.inside.events(POLL_SECONDS):
             if event.kind == "lines" and event.data.get("name") == phase.name:
                 watch.lines(event.host, [str(line) for line in event.data["lines"]])
-    where = "; ".join(f"{rank} in {top}" for rank, top in sorted(hanging_at(watch.stacks).items()))
+    hosts = {host.name: place for place, host in enumerate(run.settings.cluster.hosts)}
+    where = where_they_stand(watch.stacks.places(), hosts, run.settings.nproc_per_node)
     step = f" after step {watch.step}" if watch.step is not None else " before the first step"
+    watch.has_stacks = bool(where)
     watch.stalled = f"no step for {silent:.0f} s{step}" + (
         f": {where}" if where else f"; no rank answered with its stacks{_HOW_TO_ANSWER}"
     )
     phase.given_up = watch.stalled
-
-
-def hanging_at(stacks: dict[str, list[str]]) -> dict[str, str]:
-    """Give, for each rank, where its main thread stands: the innermost frame, and the workload's own frame above it.
-
-    faulthandler calls the thread that takes the signal, the main one, the current thread; frames go outwards.
-    """
-    tops: dict[str, str] = {}
-    for rank, lines in stacks.items():
-        starts = [i for i, line in enumerate(lines) if STACK_BEGINS.search(line)]
-        current = [i for i in starts if lines[i].lstrip().startswith("Current thread")]
-        begin = (current or starts or [-1])[-1] + 1
-        thread = itertools.takewhile(lambda line: not STACK_BEGINS.search(line), lines[begin:])
-        frames = [
-            (f[1], f"{f[3]} ({f[1].rpartition('/')[2]}:{f[2]})") for line in thread if (f := STACK_FRAME.match(line))
-        ]
-        if not frames:
-            continue
-        own = [shown for path, shown in frames if not LIBRARY.search(path)]
-        inner = frames[0][1]
-        tops[rank] = inner if not own or own[0] == inner else f"{inner}, called from {own[0]}"
-    return tops
 
 
 def _number(value: object) -> float | None:

@@ -50,7 +50,8 @@ class Rig:
         return path
 
     def environment(self) -> dict[str, str]:
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("AORTA_", "PYTEST_"))}
+        ours = ("AORTA_", "PYTEST_", "PYTHONUNBUFFERED")  # the last as on a machine of which nobody has set it
+        env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         env["PYTHONPATH"] = str(PACKAGE_ROOT)
         return env
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,11 @@ def test_hanging_rank_is_shown_with_the_stacks_of_all(rig: Any) -> None:
     rig.pytest(LOCAL, *inject(kind="hang", rank=1, step=10), "--aorta-set=stall_seconds=20", code=1)
 
     reason = rig.reason("test_run_benchmark")
-    assert "no step for" in reason
-    assert "local rank 1 in " in reason
-    assert "(fault.py:" in reason
-    assert "local rank 0 in " in reason
+    told = re.search(
+        r"no step for \d+ s after step (\d+): rank 1 \(\S+\) in .*\(fault.py:.*; rank 0 \(\S+\) in ", reason
+    )
+    assert told is not None, reason
+    assert int(told[1]) in {9, 10}
 
 
 def test_wrong_override_is_told_in_the_trainers_own_sentence(rig: Any) -> None:

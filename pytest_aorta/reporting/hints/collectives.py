@@ -212,8 +212,8 @@ WAITING = (
         r"watchdog caught collective operation timeout|collective operation timeout"
         r"|collective timeout(?! ?(?:[=:(\d]|of|is))|no step for \d+ s(?: after step \d+| before the first step)",
         "ranks wait for a collective that at least one rank did not enter, or whose data never came",
-        "compare the ranks' stacks: the one that stands elsewhere is the cause; if all stand in it, look at the "
-        "fabric between them",
+        "look at the rank that stands elsewhere than the others (named first where stacks were taken); if all stand "
+        "in a collective, look at the fabric between them",
         _TORCH,
     ),
     says(
