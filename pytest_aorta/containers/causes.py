@@ -14,6 +14,7 @@ MOST_CHARACTERS = 700
 GONE = re.compile(
     r"no such container|no container with (name or )?id|removal of container .* is already in progress", re.IGNORECASE
 )
+ENDED = re.compile(r"container \S+ is not running|can only create exec sessions on running containers", re.IGNORECASE)
 NO_IMAGE = re.compile(
     r"no such image|image not known|failed to find image|unable to find .* in local storage", re.IGNORECASE
 )

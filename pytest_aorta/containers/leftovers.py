@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
-from pytest_aorta.containers.causes import GONE
+from pytest_aorta.containers.causes import ENDED, GONE
 from pytest_aorta.containers.docker_cli import CliDriver, ProgramName, containers_of
 from pytest_aorta.containers.lifetime import Found
 from pytest_aorta.containers.outcome import Outcome
 from pytest_aorta.fleet.fleet import Fleet
+
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
 def remove_containers(
@@ -34,6 +37,13 @@ def remove_containers(
     return Outcome(removed, failed)
 
 
-def is_gone(why: str) -> bool:
-    """Tell whether an engine said that the container is not there any more."""
-    return GONE.search(why) is not None
+def is_over(why: str) -> bool:
+    """Tell whether an engine said that the container is not there any more, or has ended: nothing runs in it."""
+    return GONE.search(why) is not None or ENDED.search(why) is not None
+
+
+def undone(name: str) -> str:
+    """Say what an undoing of that name has done on its host."""
+    if _CONTAINER_ID.fullmatch(name):
+        return f"container {name[:12]} removed"
+    return f"{name} {'removed' if name.startswith('/') else 'ended'}"

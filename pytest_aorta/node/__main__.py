@@ -12,7 +12,7 @@ import sys
 from .children import become_subreaper
 from .commands import COMMANDS
 from .files import prepare
-from .requests import CommandError, expanded
+from .requests import Answer, CommandError, expanded
 from .service import Service
 from .state import StateFolder, reap
 
@@ -26,14 +26,25 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.reap:
-            print(json.dumps(reap(options.reap)))
-            return 0
+            answer = reap(options.reap)
+            print(json.dumps(answer))
+            return _told_of(answer)
         if not options.state_dir:
             parser.error("--state-dir or --reap is needed")
         return _serve(options.lease, expanded(options.state_dir))
     except CommandError as error:
         print(f"aorta-node: {error.message}", file=sys.stderr)
         return 1
+
+
+def _told_of(answer: Answer) -> int:
+    """Say what could not be ended or undone, and give the exit code."""
+    problems = [f"{name} could not be undone: {why}" for name, why in answer["not_undone"].items()]
+    if answer["left"]:
+        problems.append(f"processes {answer['left']} would not die")
+    for problem in problems:
+        print(f"aorta-node: {problem}", file=sys.stderr)
+    return 1 if problems else 0
 
 
 def _serve(lease_s: float, state_dir: str) -> int:

@@ -9,7 +9,7 @@ from pytest_aorta.config.cluster import Cluster
 from pytest_aorta.config.document import path_text
 from pytest_aorta.config.redact import REDACTED
 from pytest_aorta.config.settings import Settings, restore
-from pytest_aorta.containers.leftovers import is_gone, remove_containers
+from pytest_aorta.containers.leftovers import is_over, remove_containers, undone
 from pytest_aorta.errors import AortaError, ConfigError, Fault
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
@@ -175,8 +175,8 @@ class _Cleaning:
         for host, answer in answers.items():
             count = len(answer.get("ended", []))
             self._done.append(f"{host}: {count} processes ended" if count else f"{host}: no process was left")
-            not_undone = {name: why for name, why in answer.get("not_undone", {}).items() if not is_gone(why)}
-            self._done += [f"{host}: container {name[:12]} removed" for name in answer.get("undone", [])]
+            not_undone = {name: why for name, why in answer.get("not_undone", {}).items() if not is_over(why)}
+            self._done += [f"{host}: {undone(name)}" for name in answer.get("undone", [])]
             self._problems += [f"{host}: {name[:12]} could not be removed: {why}" for name, why in not_undone.items()]
             if answer.get("left"):
                 self._problems.append(f"{host}: processes {answer['left']} would not end; its work folder stays")

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pytest_aorta.config.cluster import Cluster
 from pytest_aorta.containers.commands import is_closed
 from pytest_aorta.containers.docker_cli import ProgramName
-from pytest_aorta.containers.leftovers import is_gone, remove_containers
+from pytest_aorta.containers.leftovers import is_over, remove_containers, undone
 from pytest_aorta.containers.lifetime import Found
 from pytest_aorta.errors import AortaError
 from pytest_aorta.fleet.ask import Ask
@@ -91,13 +91,13 @@ def _reap(fleet: Fleet, host: str, folder: str, done: list[str], problems: list[
     if host not in answers:
         return
     answer, run = answers[host], folder.rpartition("/")[2].removesuffix(STATE_SUFFIX)
-    kept = {name: why for name, why in answer["not_undone"].items() if not is_gone(why)}
+    kept = {name: why for name, why in answer["not_undone"].items() if not is_over(why)}
     problems += [f"{host}: run {run}: {name[:12]} could not be removed: {why}" for name, why in kept.items()]
     if answer["left"]:
         problems.append(f"{host}: run {run}: processes {answer['left']} would not end")
     if kept or answer["left"]:
         return
-    told = [f"{len(answer['ended'])} processes ended", f"{len(answer['undone'])} containers removed"]
+    told = [f"{len(answer['ended'])} processes ended", *map(undone, answer["undone"])]
     for path in (folder, f"{CACHE}/{run}"):
         removed = fleet.perform({host: Ask("remove", {"path": path}, timeout_s=REMOVE_SECONDS)})
         problems += map(str, removed.failed.values())
