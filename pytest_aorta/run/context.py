@@ -24,6 +24,7 @@ from pytest_aorta.errors import (
 )
 from pytest_aorta.fleet.ask import Answer, Ask
 from pytest_aorta.fleet.fleet import Answers, Fleet
+from pytest_aorta.fleet.parallel import in_parallel
 from pytest_aorta.run.cleaning import clean_hosts
 from pytest_aorta.run.fates import Fate, fates_of
 from pytest_aorta.run.folder import RunFolder
@@ -36,6 +37,7 @@ from pytest_aorta.run.state_dirs import another_state_dir, state_dir_of
 log = logging.getLogger("pytest_aorta")
 
 ANSWER_SECONDS = 5
+LOOK_LIMIT_S = 60
 
 Undo = Callable[[], object]
 P = TypeVar("P", bound=Product)
@@ -190,15 +192,20 @@ class RunContext:
                 told[host] = LeaseLost(host, f"{why}; {fate.next_step}")
         return told
 
-    def is_there(self, host: str) -> bool:
-        """Tell whether a host whose connection broke answers over a new one, still in the same boot; asked once."""
-        loss = self.fleet.loss(host)
-        if host not in self._there and loss is not None and loss.is_broken:
-            launched = self.products.get(Containers)
-            boot_id = boot_id_of(self.settings.cluster, host, self.look_dir(host))
-            same = launched.log_windows[host].boot_id if isinstance(launched, Containers) else boot_id
-            self._there[host] = boot_id is not None and boot_id == same
-        return self._there.get(host, False)
+    def those_there(self, hosts: Iterable[str]) -> set[str]:
+        """Give the lost hosts that answer over a new connection, still in the same boot; each is asked once."""
+        hosts = list(hosts)
+        losses = {host: loss for host in hosts if (loss := self.fleet.loss(host)) is not None and loss.is_cut}
+        calls = {host: lambda host=host: self._look_for(host) for host in losses if host not in self._there}
+        for host in in_parallel("looking whether lost hosts answer", calls, LOOK_LIMIT_S):
+            self._there[host] = False
+        return {host for host in hosts if self._there.get(host, False)}
+
+    def _look_for(self, host: str) -> None:
+        launched = self.products.get(Containers)
+        boot_id = boot_id_of(self.settings.cluster, host, self.look_dir(host))
+        same = launched.log_windows[host].boot_id if isinstance(launched, Containers) else boot_id
+        self._there[host] = boot_id is not None and boot_id == same
 
     def enter(self, inside: Fleet) -> None:
         """Have the workload live in containers from now on, whose node programs are these."""
@@ -270,7 +277,7 @@ class RunContext:
                     hosts = _hosts_of(error)
                     self.record.not_cleaned(tuple(hosts))
                     silent |= hosts.keys() & lost.keys()
-                    there |= {host for host in hosts if host in silent and self.is_there(host)}
+                    there |= self.those_there(host for host in hosts if host in silent)
                     problems += _told(what, error, {host: why for host, why in hosts.items() if host not in lost})
             if paused:
                 self.record.not_cleaned(tuple(paused))

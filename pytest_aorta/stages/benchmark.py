@@ -185,7 +185,7 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
         yield _bad(
             phase.given_up + (f" ({state})" if state else ""),
             phase,
-            f"read the stack of the rank named first in {run.folder.path}/{PHASE}-node-*.log"
+            f"look at the rank named first; the stacks are in {run.folder.path}/{PHASE}-node-*.log"
             if watch.has_stacks
             else f"look at the last lines of {', '.join(logs[:2])}",
             fault=found[0].fault if found else "workload",

@@ -26,6 +26,8 @@ class Loss:
 
 def losses_of(run: RunContext, hosts: Iterable[str]) -> Iterator[Loss]:
     """Say what became of hosts of which the node program where the workload lived was lost."""
+    hosts = list(hosts)
+    run.those_there(hosts)  # all at once: each may take its time
     yield from dict.fromkeys(loss_of(run, host) or _inside(run, host) for host in hosts)
 
 
@@ -43,8 +45,8 @@ def loss_of(run: RunContext, host: str) -> Loss | None:
         return _stood_still(lost)
     if not lost.is_cut:
         return Loss(host, f"{host}: {lost.reason}", "rig", f"who ended it? Look for the OOM killer on {host}")
-    if run.is_there(host):
-        return _unlinked(host, lost)
+    if run.those_there([host]):
+        return _unlinked(host, lost) if lost.is_broken else _stood_apart(host, lost)
     are_heard = any(run.fleet.loss(each.name) is None for each in run.group)
     said = f"{host}: {lost.reason}: it is down or cut off"
     return Loss(host, said, "cluster" if are_heard else "rig", f"look at the power, the console and the link of {host}")
@@ -54,6 +56,12 @@ def _unlinked(host: str, lost: LeaseLost) -> Loss:
     why = lost.reason.removeprefix(BROKE)
     said = f"{host}: its SSH session ended ({why}), and the host answers over a new one"
     return Loss(host, said, "rig", f"who ended it? Look at the log of sshd on {host}: was it restarted, or killed?")
+
+
+def _stood_apart(host: str, lost: LeaseLost) -> Loss:
+    said = f"{host}: {lost.reason}, yet the host answers over a new connection"
+    step = f"did its link stand still, or did somebody stop sshd's session or our node program on {host}? Look at both"
+    return Loss(host, said, "rig", step)
 
 
 def _stood_still(lost: StoodStill) -> Loss:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pytest_aorta.ranks import ranks_of
@@ -59,19 +59,25 @@ class Stacks:
         return {source: place for source, place in sorted(found.items(), key=_order) if place is not None}
 
 
-def where_they_stand(places: Mapping[Source, Place], hosts: Mapping[str, int], ranks_per_host: int) -> str:
-    """Say where the ranks stand, those that are not like the others first.
+def where_they_stand(places: Mapping[Source, Place], hosts: Sequence[str], ranks_per_host: int) -> str:
+    """Say where the ranks stand: first those that did not answer, then those that are not like the others.
 
-    `hosts` are the hosts with their places in the cluster, from which torchrun numbers the ranks.
+    `hosts` are those of the cluster in their order, by which torchrun numbers `ranks_per_host` ranks on each; 0 where
+    nobody numbers them. Empty when nobody has answered.
     """
+    if not places:
+        return ""
+    expected = [Source(host, local) for host in hosts for local in range(ranks_per_host)]
+    silent = [_rank(source, hosts, ranks_per_host) for source in expected if source not in places]
     groups: dict[Place, list[Source]] = {}
     for source, place in places.items():
         groups.setdefault(place, []).append(source)
     ordered = sorted(groups.items(), key=lambda group: (group[0].waits, len(group[1])))
-    return "; ".join(
+    told = [
         f"{_named([_rank(source, hosts, ranks_per_host) for source in sources])} in {place.text}"
         for place, sources in ordered
-    )
+    ]
+    return "; ".join([*([f"no stack came from {_named(silent)}"] if silent else []), *told])
 
 
 def _order(found: tuple[Source, Place | None]) -> tuple[str, int]:
@@ -79,13 +85,13 @@ def _order(found: tuple[Source, Place | None]) -> tuple[str, int]:
     return source.host, -1 if source.local_rank is None else source.local_rank
 
 
-def _rank(source: Source, hosts: Mapping[str, int], ranks_per_host: int) -> str:
+def _rank(source: Source, hosts: Sequence[str], ranks_per_host: int) -> str:
     host, local = source
     if local is None:
         return host
     if host not in hosts or local >= ranks_per_host:
         return f"local rank {local} of {host}"
-    return f"rank {ranks_of(hosts[host], ranks_per_host)[local]} ({host})"
+    return f"rank {ranks_of(hosts.index(host), ranks_per_host)[local]} ({host})"
 
 
 def _named(ranks: list[str]) -> str:

@@ -179,8 +179,9 @@ def _stall(run: RunContext, watch: Watch, phase: Phase) -> None:
         for event in run.inside.events(POLL_SECONDS):
             if event.kind == "lines" and event.data.get("name") == phase.name:
                 watch.lines(event.host, [str(line) for line in event.data["lines"]])
-    hosts = {host.name: place for place, host in enumerate(run.settings.cluster.hosts)}
-    where = where_they_stand(watch.stacks.places(), hosts, run.settings.nproc_per_node)
+    hosts = [host.name for host in run.settings.cluster.hosts]
+    num_numbered = run.settings.nproc_per_node if uses_torchrun(run.settings) else 0
+    where = where_they_stand(watch.stacks.places(), hosts, num_numbered)
     step = f" after step {watch.step}" if watch.step is not None else " before the first step"
     watch.has_stacks = bool(where)
     watch.stalled = f"no step for {silent:.0f} s{step}" + (

@@ -26,6 +26,7 @@ from tests.lab.fault_runs import (
     has_ended,
     hold,
     left_soon,
+    node_programs,
     run_to_end,
     running_on,
     start,
@@ -153,6 +154,28 @@ def test_ssh_session_lost(cluster: Cluster) -> None:
     assert "the host crashed" not in ending.output
     assert "drain" not in ending.output
     assert cluster.record()["uncleaned"] == []
+    cluster.assert_nothing_left()
+
+
+@pytest.mark.parametrize("stopped", ["node program", "session"])
+def test_what_carries_the_channel_stands_still(cluster: Cluster, stopped: str) -> None:
+    """The host is silent, but answers over a new connection: it is not to be drained, and is cleaned."""
+    second = cluster.lab.hosts[1]
+    configure_light(cluster, "--steps 100000 --step-ms 20", **SHORT)
+    caught = hold(cluster, ": trains$")
+    session = [each.pid for each in second.processes() if " ".join(each.argv).startswith("sshd: root")]
+    pids = session if stopped == "session" else node_programs(second)
+    second.run(["kill", "-STOP", *map(str, pids)], check=True)
+    caught.release()
+    ending = caught.end()
+
+    assert (ending.code, ending.letters) == (1, "PPPSFFSSSSP")
+    assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", ["node2"], [])
+    assert re.search(r"node2: nothing was heard from it for \d+ s, yet the host answers over a new", ending.sentence)
+    assert "drain" not in ending.output
+    assert cluster.record()["uncleaned"] == []
+    second.run(["sh", "-c", f"kill -CONT {' '.join(map(str, pids))} || true"], check=True)
+    left_soon(cluster, second, 10)
     cluster.assert_nothing_left()
 
 

@@ -212,6 +212,7 @@ HOSTS = (
         (
             "node2: its SSH session ended (the connection to 10.0.0.2 was lost), and the host answers over a new one",
             "1 of 2 hosts gave no traces: node2: its SSH session ended (gone), and the host answers over a new one",
+            "n1: nothing was heard from it for 90 s, yet the host answers over a new connection",
         ),
         ("its SSH session began",),
     ),

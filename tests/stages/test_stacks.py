@@ -6,7 +6,7 @@ import pytest
 
 from pytest_aorta.stages.stacks import Source, Stacks, where_they_stand
 
-HOSTS = {"a": 0, "b": 1}
+HOSTS = ["a", "b"]
 TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 WAITS = [
     "Thread 0x7f (most recent call first):",
@@ -21,28 +21,32 @@ SLEEPS = ["Current thread 0x70 (most recent call first):", '  File "/opt/train.p
 WAITING = "in all_reduce (distributed_c10d.py:2810), called from step (train.py:7)"
 
 
-def seen(**ranks: list[str]) -> str:
+def seen(ranks_per_host: int, **ranks: list[str]) -> str:
     stacks = Stacks()
     for name, lines in ranks.items():
         for line in lines:
             stacks.line(Source(name[0], int(name[1:]) if name[1:] else None), line)
-    return where_they_stand(stacks.places(), HOSTS, 2)
+    return where_they_stand(stacks.places(), HOSTS, ranks_per_host)
 
 
 def test_who_stands_elsewhere_comes_first_and_the_others_as_one() -> None:
-    told = seen(a0=WAITS, a1=WAITS, b0=WAITS, b1=SLEEPS)
+    told = seen(2, a0=WAITS, a1=WAITS, b0=WAITS, b1=SLEEPS)
     assert told == f"rank 3 (b) in <module> (train.py:18); rank 0 (a), rank 1 (a), rank 2 (b) {WAITING}"
 
 
 def test_of_two_the_one_that_waits_for_the_other_comes_last() -> None:
-    assert seen(a0=WAITS, a1=SLEEPS) == f"rank 1 (a) in <module> (train.py:18); rank 0 (a) {WAITING}"
+    assert seen(1, a0=WAITS, b0=SLEEPS) == f"rank 1 (b) in <module> (train.py:18); rank 0 (a) {WAITING}"
+
+
+def test_who_does_not_answer_comes_before_who_waits() -> None:
+    assert seen(2, a0=WAITS, a1=WAITS) == f"no stack came from rank 2 (b), rank 3 (b); rank 0 (a), rank 1 (a) {WAITING}"
 
 
 def test_many_that_stand_together_are_counted() -> None:
-    told = seen(**{f"a{rank}": WAITS for rank in range(9)})
-    assert told == f"rank 0 (a), rank 1 (a), local rank 2 of a, local rank 3 of a, 5 more {WAITING}"
+    told = seen(5, **{f"{host}{rank}": WAITS for host in "ab" for rank in range(5)})
+    assert told == f"rank 0 (a), rank 1 (a), rank 2 (a), rank 3 (a), 6 more {WAITING}"
 
 
 @pytest.mark.parametrize("lines", [[], ["Current thread 0x70 (most recent call first):", "<no Python frame>"]])
 def test_a_stack_without_frames_says_nothing(lines: list[str]) -> None:
-    assert seen(a=lines, b=SLEEPS) == "b in <module> (train.py:18)"
+    assert seen(0, a=lines, b=SLEEPS) == "b in <module> (train.py:18)"

@@ -27,8 +27,9 @@ HOSTS = (
     says(
         "session_lost",
         "degrade",
-        r"its SSH session ended",
-        "sshd on that host was restarted, or somebody ended the session; the host itself is up",
+        r"its SSH session ended|yet the host answers over a new connection",
+        "sshd on that host was restarted, somebody ended or stopped the session, or its link stood still; the host "
+        "itself is up",
         "look at its sshd log around that time (`journalctl -u ssh -u sshd`), then run again",
         _SSH,
     ),
