@@ -117,6 +117,7 @@ class AortaSession:
         """Say how it went, in at most 25 lines."""
         self.validation.summarize(terminalreporter, exitstatus)
 
+    @pytest.hookimpl(tryfirst=True)  # before pytest closes the log
     def pytest_unconfigure(self) -> None:
         """Give the signals back, and leave nothing running if the session never came to its end."""
         self.validation.leave()

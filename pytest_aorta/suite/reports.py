@@ -82,6 +82,24 @@ class Reports:
         if self.own_log and writer is not None:
             writer.set_log_path(str(self.log))
 
+    def end(self, config: pytest.Config) -> None:
+        """Have the text log written to its end, or let go of the rest: pytest would end with a traceback over it.
+
+        Raises:
+            OSError: it is not whole.
+        """
+        writer = config.pluginmanager.get_plugin("logging-plugin")
+        if writer is None:
+            return
+        handler = writer.log_file_handler
+        try:
+            handler.flush()
+        except OSError as error:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, handler.stream.fileno())
+            os.close(nowhere)
+            raise OSError(error.errno, error.strerror, handler.stream.name) from error
+
     def withdraw(self, config: pytest.Config) -> None:
         """Take our files back from pytest's writers, because no stage is run: the last run's reports stay."""
         plugins = config.pluginmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -222,6 +223,10 @@ class Validation:
 
     def leave(self) -> None:
         """Undo what an aborted session left, pack the reports, which are written by now, and give the signals back."""
+        try:
+            self._reports.end(self._config)
+        except OSError as error:
+            sys.stderr.write(f"aorta: {unwritten(error)}\n")
         if self._pipeline is not None:
             self._pipeline.run.close()
             self._closing.pack(self._pipeline.run.folder, self._html)

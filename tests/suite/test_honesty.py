@@ -446,9 +446,10 @@ def test_the_workloads_control_sequences_stay_in_its_own_log(rig: Any) -> None:
 
 def test_reports_that_cannot_be_written_cost_the_exit_code_but_not_the_verdict(rig: Any, small_disk: Any) -> None:
     (rig.path / "conftest.py").write_text(
-        f"def pytest_sessionfinish():\n    with open({str(small_disk / 'filler')!r}, 'wb', 0) as f:\n"
+        f"import logging\n\ndef pytest_sessionfinish():\n    with open({str(small_disk / 'filler')!r}, 'wb', 0) as f:\n"
         "        try:\n            f.write(b'x' * 4_000_000); f.write(b'x' * 4_000_000)\n"
-        "        except OSError:\n            pass\n",
+        "        except OSError:\n            pass\n"
+        "    logging.getLogger('pytest_aorta').warning('x' * 9000)\n",
         "utf-8",
     )
     rig.configure()
@@ -456,6 +457,7 @@ def test_reports_that_cannot_be_written_cost_the_exit_code_but_not_the_verdict(r
     output = rig.run(f"--aorta-report-dir={small_disk}", code=1)
 
     assert "PASSED:" in output
+    assert "aorta_single.log could not be written: No space left on device; free space and run again" in output
     assert "aorta: the reports could not be written: No space left on device" in output
     assert "Traceback" not in output
 
