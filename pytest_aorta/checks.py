@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -78,6 +81,16 @@ class Check(BaseModel):
         return self.failed and self.gate is not None and self.actual is None
 
     @property
+    def excess(self) -> float:
+        """How hard a gate's value leans on its limit, so that of many ranks the one that matters is told."""
+        if self.gate is None:
+            return 0.0
+        if self.actual is None:
+            return math.inf
+        over = self.actual - self.gate.limit
+        return {"max": over, "min": -over, "within": abs(over)}[self.gate.kind]
+
+    @property
     def gate_name(self) -> str:
         """Give the name of the threshold or metric that a gate is about, without the rank that it was held against."""
         return self.label.partition("metric=")[2].removesuffix(")").partition(", rank=")[0]
@@ -95,6 +108,13 @@ class Check(BaseModel):
         if self.reason:
             parts.append(self.reason)
         return "; ".join(parts)
+
+
+def worst_first(checks: Iterable[Check]) -> Iterator[Check]:
+    """Give the failed checks in their order, but of the ranks of one gate the worst first."""
+    failed = (check for check in checks if check.failed)
+    for _, ranks in groupby(failed, lambda check: (check.gate_name, check.gate)):
+        yield from sorted(ranks, key=lambda check: -check.excess)
 
 
 def show(value: float | None, unit: str, name: str = "") -> str:

@@ -66,7 +66,7 @@ def judgement_of(limit: Limit, view: RunView, state: ThresholdsState) -> Judged:
     told = [check for check in checks if check.failed] or checks
     if not told:
         return Judged(limit, "not evaluated", value, unit, "")
-    check = max(told, key=lambda one: _excess(one, limit))
+    check = max(told, key=lambda check: check.excess)
     verdicts: dict[str, GateVerdict] = {"passed": "pass", "failed": "fail"}
     others = len(told) - 1
     more = f"; and {others} more rank{'s' if others > 1 else ''}" if check.failed and others else ""
@@ -78,14 +78,6 @@ def _is_of(check: Check, limit: Limit) -> bool:
     gate = check.gate
     same = (limit.name, limit.kind, limit.value, limit.over)
     return gate is not None and (check.gate_name, gate.kind, gate.limit, gate.over) == same
-
-
-def _excess(check: Check, limit: Limit) -> float:
-    """Give how hard a value leans on its limit, so that of many ranks the one that matters is shown."""
-    if check.actual is None:
-        return math.inf
-    over = check.actual - limit.value
-    return {"max": over, "min": -over, "within": abs(over)}[limit.kind]
 
 
 def tiers_of(judged: Sequence[Judged]) -> tuple[str, ...]:

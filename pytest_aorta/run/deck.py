@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pytest_aorta import __version__
-from pytest_aorta.checks import Bound, Check
+from pytest_aorta.checks import Bound, Check, worst_first
 from pytest_aorta.config.settings import Settings, restore
 from pytest_aorta.gates.metrics import unit_of
 from pytest_aorta.gates.thresholds import THRESHOLDS, gate, rules
@@ -198,7 +198,7 @@ def _failures(record: RunRecord, folder: RunFolder, hosts: Sequence[str], per_ho
         if stage.outcome not in {"failed", "interrupted"}:
             continue
         advice = next_step({stage.name: stage}, folder)
-        failed = [check for check in stage.checks if check.failed]
+        failed = list(worst_first(stage.checks))
         for check in failed:
             rank = _rank_of(check)
             host = check.host or (place_of(rank, hosts, per_host)[0] if rank is not None else None)

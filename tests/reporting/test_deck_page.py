@@ -80,6 +80,17 @@ def test_what_a_reader_needs_stands_in_the_head(tmp_path: Path) -> None:
     assert "metrics.json" in head
 
 
+def test_the_head_names_the_rank_whose_value_it_gives(tmp_path: Path) -> None:
+    gates = [{"metric": "profiled_step_time_ms_max", "kind": "max", "value": 1.0, "over": "each"}]
+    run = make_run(tmp_path, ranks=16, gates=gates, limits={"min_compute_ratio": 0.1})
+    html, _ = page_of(tmp_path, run)
+    per_rank = run.folder.read_metrics()["profiled_step_time_ms_max"].per_rank
+    value, rank = max((one.value or 0.0, one.rank) for one in per_rank)
+    assert rank > 0
+    assert f"<strong>profiled_step_time_ms_max</strong> {value:.2f} ms" in html
+    assert f"host <strong>gpu-000{rank // 8}</strong> rank <strong>{rank}</strong></dd>" in html
+
+
 def test_the_words_of_the_matrix_are_explained_below_it(tmp_path: Path) -> None:
     _, page = page_of(tmp_path, make_run(tmp_path, ranks=16))
     assert "the last column stands for the metrics that no gate is about" in page.text
