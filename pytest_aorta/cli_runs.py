@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -126,7 +127,7 @@ def show(context: click.Context, run: str, as_page: bool, output: Path, report_d
         told = f"{stage.outcome:<11} {stage.name:<26} {stage.seconds:8.2f} s  {without_cause(stage.reason)}"
         line = f"  {clean_text(told)}"
         click.echo("\n".join(wrapped(line.rstrip(), indent=14)))
-    headline, *rest = summary(view)
+    headline, *rest = summary(replace(view, metrics={}))
     if record.finished is None:
         headline = f"{record.state.upper()}: {record.sentence}"
     for line in (*_metric_lines(view.metrics), headline, *rest):

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_aorta.checks import Bound, Check
+from pytest_aorta.checks import Bound, Check, show
+from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.hints import Hint
 from pytest_aorta.reporting.model import RunView, short_label
 from pytest_aorta.reporting.text import one_line, without_tally
@@ -21,6 +22,13 @@ _MAX_LINE_CHARS = 400
 _MAX_STEP_CHARS = 1200  # a command that is cut is none
 _UNMEASURED = "unmeasured"
 _GRAVITY = {"failed": 2, _UNMEASURED: 1}
+_FOREMOST = (  # shown where no limit says which matter; of a row the first that was measured
+    ("step_time_ms_median", "profiled_step_time_ms_median"),
+    ("tokens_per_second_per_gpu", "samples_per_second"),
+    ("avg_compute_ratio",),
+    ("true_overlap_ratio", "avg_overlap_ratio"),
+    ("time_variance_ratio",),
+)
 _NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:[eE][+-]?\d+)?")
 _HEADLINES = {
     "passed": "PASSED",
@@ -104,13 +112,13 @@ def headline(view: RunView) -> str:
 
 
 def summary(view: RunView) -> tuple[str, ...]:
-    """Give the end of the run in at most 25 lines: verdict, gates, first cause, next step, drain commands, paths."""
+    """Give the end of the run in at most 25 lines: verdict, cause, gates or metrics, next step, drains, paths."""
     lines = [headline(view)]
     if view.first_cause and view.first_cause not in view.sentence:
         lines.append(f"first cause: {one_line(view.first_cause, _MAX_LINE_CHARS)}")
     if view.hint is not None:
         lines.append(f"hint: {one_line(hint_text(view.hint, view.next_step), _MAX_LINE_CHARS)}")
-    lines += _gate_lines(view.gates)
+    lines += _gate_lines(view.gates) if view.gates else _metric_lines(view.metrics)
     if view.untold:
         lines.append(f"not judged: {one_line('; '.join(view.untold), _MAX_LINE_CHARS)}")
     lines += [f"note: {one_line(note, _MAX_LINE_CHARS)}" for note in view.notes[:_MAX_NOTES]]
@@ -148,9 +156,15 @@ def _why(check: Check) -> str:
     return f": {one_line(without_tally(check.reason), _MAX_REASON_CHARS)}"
 
 
+def _metric_lines(metrics: Mapping[str, Metric]) -> list[str]:
+    measured = {name: one for name, one in metrics.items() if one.value is not None}
+    shown = [known[0] for row in _FOREMOST if (known := [name for name in row if name in measured])]
+    width = max(map(len, shown), default=0)
+    rows = [f"  {name:{width}}  {show(measured[name].value, measured[name].unit, name)}" for name in shown]
+    return ["measured:", *rows] if rows else []
+
+
 def _gate_lines(gates: Sequence[Check]) -> list[str]:
-    if not gates:
-        return []
     words: dict[tuple[str, Bound | None], str] = {}  # the ranks of one gate are one, and one that failed says more
     for check in sorted(gates, key=lambda check: _GRAVITY.get(_word(check), 0)):
         words[check.gate_name, check.gate] = _word(check)

@@ -25,6 +25,8 @@ from pytest_aorta.run.products import Artifacts, Execution, Result
 from pytest_aorta.run.record import NOT_UNDONE, RunRecord, StageRecord, Verdict
 
 NO_SOURCE = "—"
+THRESHOLDS = "test_validate_thresholds"
+SET_LIMITS = 'set limits and enforce_thresholds: docs/quickstart.md, "Set limits that mean something"'
 PHASE_LOGS = {"test_build_rccl": "rccl", "test_run_benchmark": "benchmark"}
 MAX_LOGS = 64
 MAX_STEPS = 3
@@ -64,13 +66,19 @@ def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_sh
 def _passed(stages: Mapping[str, StageRecord], plan: tuple[str, ...]) -> str:
     gates = [check for stage in stages.values() for check in stage.checks if check.gate is not None]
     held = sum(check.state == "passed" for check in gates)
-    parts = [f"{held} of {len(gates)} gates held" if gates else "no gate was judged"]
+    missing = tuple(not_judged(stages))
+    parts = [f"{held} of {len(gates)} gates held"] if gates else [] if _is_recorded(stages) else ["no gate was judged"]
     if len(stages) < len(plan):
         parts.append(f"only {len(stages)} of {len(plan)} stages were selected")
-    missing = tuple(not_judged(stages))
     if missing:
         parts.append("not judged: " + ", ".join(missing))
     return "; ".join(parts)
+
+
+def _is_recorded(stages: Mapping[str, StageRecord]) -> bool:
+    """Tell whether metrics were recorded without judgement: what is not judged then begins with the thresholds."""
+    judging = stages.get(THRESHOLDS)
+    return judging is not None and judging.outcome == "skipped"
 
 
 def with_stored(
@@ -104,7 +112,7 @@ def not_judged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
 
 def _unjudged(stages: Mapping[str, StageRecord]) -> Iterator[str]:
     for stage in stages.values():
-        if stage.name == "test_validate_thresholds" and stage.outcome == "skipped":
+        if stage.name == THRESHOLDS and stage.outcome == "skipped":
             yield f"thresholds ({without_cause(stage.reason).partition(';')[0]})"
         for check in stage.checks:
             if check.state == "not_judged":
@@ -123,14 +131,17 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
         if gates and all(check.actual is None for check in gates):
             return "the gate's reason says why it was not measured; leave the limit out where it cannot be"
         if gates:
-            again = f"pytest --aorta-run={folder.run_id} --aorta-config=FILE judges this run by other limits"
-            return f"see each rank's share in {folder.judged_metrics}; {again}"
+            return f"see each rank's share in {folder.judged_metrics}; {_judging(folder)} other limits"
         if stage.outcome != "failed":
             return ""
         hint = hint_for(stage, folder)
         step = _remedy(stage) or (hint.next_step if hint is not None else "")
         return step or f"read what {stage.name} said in {log or folder.path}"
     return ""
+
+
+def _judging(folder: RunFolder) -> str:
+    return f"pytest --aorta-run={folder.run_id} --aorta-config=FILE judges this run by"
 
 
 def _remedy(stage: StageRecord) -> str:
@@ -200,6 +211,9 @@ def view_of(
     stages = {**before, **record.stages}
     cause = _cause(stages)
     rows = tuple(_row(name, record.stages.get(name), folder) for name in record.plan)
+    step = next_step(stages, folder, dict(paths).get("log", ""))
+    if verdict == "passed" and _is_recorded(stages):
+        step = f"{SET_LIMITS}; {_judging(folder)} them"
     return RunView(
         run_id=record.run_id,
         suite=f"aorta_{record.suite}{'-rejudged' if folder.judgement else ''}",
@@ -210,7 +224,7 @@ def view_of(
         environment=tuple(_environment(record, folder)),
         paths=(("run folder", str(folder.path)), *paths),
         notes=tuple(_notes(record)),
-        next_step=next_step(stages, folder, dict(paths).get("log", "")),
+        next_step=step,
         hint=hint_for(cause, folder),
         first_cause=f"{cause.name}: {bare(cause.reason)}" if cause is not None else "",
         not_judged=tuple(not_judged(record.stages)),

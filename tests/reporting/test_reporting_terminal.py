@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_aorta.checks import Bound, Check
+from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.model import RunView, StageRow
 from pytest_aorta.reporting.terminal import Cadence, Pulse, headline, progress_text, stamped, summary
 
@@ -138,6 +139,27 @@ def test_summary_without_gates_is_short() -> None:
     view = RunView("r", "aorta_single", "could_not_measure", "no host answered")
     assert summary(view) == ("COULD NOT MEASURE: no host answered",)
     assert headline(view) == "COULD NOT MEASURE: no host answered"
+
+
+def test_where_no_gate_was_judged_the_foremost_metrics_stand() -> None:
+    def metric(value: float | None, unit: str = "") -> Metric:
+        return Metric(value=value, unit=unit, source="traces")
+
+    metrics = {
+        "avg_overlap_ratio": metric(0.5), "true_overlap_ratio": metric(None), "time_variance_ratio": metric(0.1488),
+        "step_time_ms_median": metric(26.957, "ms"), "samples_per_second": metric(148.4, "samples/s"),
+        "avg_compute_ratio": metric(None), "step_time_ms_max": metric(40.0, "ms"),
+    }  # fmt: skip
+    view = RunView("r", "aorta_single", "passed", "not judged: thresholds (off)", metrics=metrics)
+    assert summary(view)[1:] == (
+        "measured:",
+        "  step_time_ms_median  26.96 ms",
+        "  samples_per_second   148.40 samples/s",
+        "  avg_overlap_ratio    0.5000",
+        "  time_variance_ratio  0.1488",
+    )
+    judged = summary(replace(view, stages=(StageRow("s", "passed", checks=(gate(1),)),)))
+    assert "measured:" not in judged
 
 
 def test_what_the_sentence_names_already_is_not_told_again() -> None:

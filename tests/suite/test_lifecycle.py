@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -164,7 +165,21 @@ def test_without_enforcement_thresholds_are_skipped_and_the_run_says_so(rig: Any
     assert rig.reason("test_validate_thresholds") == (
         "enforce_thresholds=false; metrics are recorded without threshold assertions"
     )
-    assert "not judged: thresholds (enforce_thresholds=false)" in output
+    lines = output.splitlines()
+    assert "PASSED: not judged: thresholds (enforce_thresholds=false)" in lines
+    assert re.search(r"^measured:\n  step_time_ms_median +1\.10 ms$", output, re.MULTILINE)
+    (step,) = [line for line in lines if line.startswith("next: ")]
+    again = f"--aorta-run={rig.folder.name}"
+    assert "docs/quickstart.md" in step
+    assert again in step
+    rig.configure(thresholds={"max_avg_iteration_ms": 1.0})
+    assert "1 of 1 gates failed" in rig.run(again, code=1)
+
+
+def test_what_was_measured_is_shown_once(rig: Any) -> None:
+    rig.configure(enforce_thresholds=False)
+    rig.run(code=0)
+    assert rig.aorta("runs", "show", "last", code=0).count(" step_time_ms_median ") == 1
 
 
 def test_limit_that_cannot_fail_counts_as_not_judged(rig: Any) -> None:
