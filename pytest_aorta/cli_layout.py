@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 UNKNOWN_WIDTH = 80
 WIDEST_TEXT = 100
+WIDEST_LINE = 240
 
 
 def terminal_width() -> int:
@@ -18,8 +19,8 @@ def terminal_width() -> int:
 
 
 def line_width() -> int:
-    """Give the width that lines of a list are cut to: the terminal's; in a pipe or file they stay whole."""
-    return terminal_width() if sys.stdout.isatty() or "COLUMNS" in os.environ else sys.maxsize
+    """Give the width that lines of a list are cut to: the terminal's; in a pipe or file they may be longer."""
+    return terminal_width() if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDEST_LINE
 
 
 def text_width() -> int:

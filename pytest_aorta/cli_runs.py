@@ -34,6 +34,7 @@ from pytest_aorta.suite.opening import DEFAULT_OUTPUT, find_run
 from pytest_aorta.table import STAGES
 
 _LEAST_PREFIX = 8
+_WIDEST_NAME = 30
 
 
 def _is_given(context: click.Context, name: str) -> bool:
@@ -302,7 +303,8 @@ def _list(output_dir: Path) -> None:
     if not found:
         click.echo(f"no runs in {output_dir}")
         return
-    rows = []
+    length = _prefix_length([folder.run_id for folder in found])
+    rows: list[tuple[str, ...]] = [("run", "state", "begun (UTC)", "suite", "config", "")]
     for folder in found:
         try:
             record = read(folder)
@@ -310,14 +312,13 @@ def _list(output_dir: Path) -> None:
             click.echo(f"{folder.run_id}  damaged: {error}", err=True)
             continue
         said = "; ".join(part for part in (record.remark, record.sentence) if part)
-        rows.append((record.run_id, record.state, record.created[:16].replace("T", " "), record.suite, said))
-    length = _prefix_length([folder.run_id for folder in found])
-    width, state_width = line_width(), max((len(row[1]) for row in rows), default=0)
-    if rows:
-        click.echo(cut(f"{'run':{length}}  {'state':{state_width}}  {'begun (UTC)':16}  suite", width))
-    for run_id, state, begun, suite, said in rows:
-        line = f"{run_id[:length]}  {state:{state_width}}  {begun:16}  {suite}  {one_line(said)}"
-        click.echo(cut(clean_text(line.rstrip()), width))
+        begun, config = record.created[:16].replace("T", " "), Path(record.inputs.get("config", "")).name
+        name = cut(one_line(config), _WIDEST_NAME)
+        rows.append((record.run_id[:length], record.state, begun, record.suite, name, one_line(said)))
+    *widths, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for row in rows if len(rows) > 1 else ():
+        cells = (f"{cell:{width}}" for cell, width in zip(row, (*widths, 0), strict=True))
+        click.echo(cut(clean_text("  ".join(cells).rstrip()), line_width()))
 
 
 def _prefix_length(names: Sequence[str]) -> int:

@@ -138,7 +138,20 @@ def test_a_run_of_another_machine_is_listed_as_such(leave: Leave, tmp_path: Path
     left.elsewhere()
     result = CliRunner().invoke(runs, ["list", "--output", str(tmp_path / "results")])
     assert f"{left.run_id[:8]}  elsewhere" in result.output
-    assert "begun on node7 as pid 4711" in result.output
+    assert "begun on node7" in result.output
+
+
+def test_a_list_in_a_pipe_has_short_lines_too_and_names_the_configuration(
+    leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    left = leave()
+    left.change(finished="now", verdict="failed", sentence="a cause " * 200, inputs={"config": "/home/ops/gpu.json"})
+    heading, line = CliRunner().invoke(runs, ["list", "--output", str(tmp_path / "results")]).output.splitlines()
+    assert heading.split()[-1] == "config"
+    assert "  gpu.json  a cause a cause " in line
+    assert 160 <= len(line) <= 240
+    assert line.endswith("…")
 
 
 @pytest.mark.parametrize("columns", [80, 200])
@@ -150,7 +163,7 @@ def test_the_list_fits_the_terminal_and_its_ids_are_unique_beginnings(
     for run in left:
         run.change(finished="now", verdict="failed", sentence="a long cause " * 9)
     heading, *lines = CliRunner().invoke(runs, ["list", "--output", str(tmp_path / "results")]).output.splitlines()
-    assert heading.split() == ["run", "state", "begun", "(UTC)", "suite"]
+    assert heading.split() == ["run", "state", "begun", "(UTC)", "suite", "config"]
     assert max(map(len, lines)) <= columns
     assert all(("…" in line) is (columns == 80) for line in lines)
     names = [line.split()[0] for line in lines]
