@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_aorta.checks import Bound, Check, show
+from pytest_aorta.checks import Bound, Check, show, worst_first
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.hints import Hint
 from pytest_aorta.reporting.model import RunView, short_label
@@ -171,7 +171,7 @@ def _gate_lines(gates: Sequence[Check]) -> list[str]:
     told = list(words.values())
     bad = [f"{told.count(word)} of {len(told)} {word}" for word in ("failed", _UNMEASURED) if word in told]
     header = f"gates: {', '.join(bad)}" if bad else f"gates: {len(told)}, none failed"
-    shown = sorted(gates, key=lambda check: not check.failed)[:_MAX_GATES]
+    shown = [*worst_first(gates), *(check for check in gates if not check.failed)][:_MAX_GATES]
     names = [one_line(short_label(check), 80) for check in shown]
     width = max(map(len, names))
     lines = [

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from pytest_aorta.checks import worst_first
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import json_report
 from pytest_aorta.reporting.hints import Hint, find
@@ -17,7 +18,7 @@ from pytest_aorta.reporting.json_report import (
     RankPart,
     blamed_hosts,
 )
-from pytest_aorta.reporting.model import RunView, StageRow, without_cause
+from pytest_aorta.reporting.model import RunView, StageRow, short_label, without_cause
 from pytest_aorta.run.context import RunContext
 from pytest_aorta.run.folder import RunFolder
 from pytest_aorta.run.gating import bare
@@ -55,12 +56,23 @@ def conclude(stages: Mapping[str, StageRecord], plan: tuple[str, ...], *, cut_sh
     if cut_short or (cause is not None and cause.outcome == "interrupted"):
         if cause is None:
             return "interrupted", cut_short or "ended from outside"
-        told = f"{cause.name}: {bare(cause.reason)}"
+        told = _told(cause)
         return "interrupted", told if cause.outcome == "interrupted" else f"{told}; {cut_short}"
     if cause is not None:
         verdict: Verdict = "could_not_measure" if cause.failure == "unmeasured" else "failed"
-        return verdict, f"{cause.name}: {bare(cause.reason)}"
+        return verdict, _told(cause)
     return "passed", _passed(stages, plan)
+
+
+def _told(cause: StageRecord) -> str:
+    """Tell of a failed stage; of the first gate among its causes with the worst value and the limit."""
+    said = f"{cause.name}: {bare(cause.reason)}"
+    missed = (check for check in worst_first(cause.checks) if check.gate is not None and check.actual is not None)
+    worst = next(missed, None)
+    if worst is None:
+        return said
+    counted = said.removesuffix(f" {worst.gate_name}")
+    return f"{counted}{';' if counted == said else ''} {short_label(worst)} {worst.actual_text} ({worst.gate})"
 
 
 def _passed(stages: Mapping[str, StageRecord], plan: tuple[str, ...]) -> str:
@@ -90,7 +102,7 @@ def with_stored(
         kind: Verdict = "could_not_measure" if cause.failure == "unmeasured" else "failed"
         but = "but" if verdict == "passed" else "and"
         both = verdict if verdict in {"failed", "interrupted"} else kind
-        return both, f"{sentence}; {but} the run itself failed: {cause.name}: {bare(cause.reason)}"
+        return both, f"{sentence}; {but} the run itself failed: {_told(cause)}"
     if verdict == "passed" and record.verdict in {None, "interrupted"}:
         return "interrupted", f"{sentence}; but the run itself was interrupted"
     return verdict, sentence

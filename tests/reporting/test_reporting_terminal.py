@@ -116,6 +116,17 @@ def test_the_ranks_of_a_gate_count_as_one_gate_which_failed_if_any_did() -> None
     assert "gates: 1 of 3 failed, 1 of 3 unmeasured" in lines
 
 
+def test_of_many_ranks_that_missed_a_gate_the_worst_stand_first() -> None:
+    ranks = tuple(
+        gate(1, failed=True).model_copy(
+            update={"label": f"[threshold] (metric=gate_1, rank={rank})", "actual": 11.0 + rank}
+        )
+        for rank in range(64)
+    )
+    lines = summary(RunView("r", "aorta_single", "failed", "x", stages=(StageRow("s", "failed", checks=ranks),)))
+    assert [line.split()[2] for line in lines[2:12]] == [f"rank={rank}" for rank in range(63, 53, -1)]
+
+
 def test_gates_of_one_limit_over_different_ranks_count_as_two() -> None:
     mean, largest = gate(1), gate(1, failed=True)
     largest = largest.model_copy(update={"gate": Bound(kind="max", limit=10, unit="ms", over="max")})

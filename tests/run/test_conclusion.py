@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_aorta.checks import Bound, Check
+from pytest_aorta.gates.thresholds import tally
 from pytest_aorta.reporting.model import without_cause
 from pytest_aorta.run.conclusion import conclude, drain, next_step, not_judged
 from pytest_aorta.run.folder import RunFolder
@@ -24,7 +25,22 @@ def test_a_failure_is_told_before_what_stopped_pytest() -> None:
     stages = failed("test_validate_thresholds", "measured, bad: 1 of 1 gates failed: x", SLOW)
     verdict, sentence = conclude(stages, (), cut_short="pytest stopped before test_generate_report")
     assert verdict == "interrupted"
-    assert sentence == ("test_validate_thresholds: 1 of 1 gates failed: x; pytest stopped before test_generate_report")
+    told = "test_validate_thresholds: 1 of 1 gates failed: x 2.0000 (max 1)"
+    assert sentence == f"{told}; pytest stopped before test_generate_report"
+
+
+def test_the_first_gate_that_failed_is_told_with_its_worst_value_and_its_limit() -> None:
+    each = Bound(kind="min", limit=5, unit="ms", over="each")
+    ranks = [SLOW.model_copy(update={"label": f"[threshold] (metric=b_x, rank={rank})", "actual": 4.5 - rank,
+                                     "unit": "ms", "gate": each}) for rank in range(3)]  # fmt: skip
+    lost = ranks[0].model_copy(update={"actual": None})
+    for checks, told in (
+        ((lost, *ranks), "1 of 1 gates failed: b_x, rank=2 2.50 ms (min 5 ms, each rank)"),
+        ((SLOW, *ranks), "2 of 2 gates failed: x, b_x; x 2.0000 (max 1)"),
+        ((lost,), "1 of 1 gates could not be measured: b_x"),
+    ):
+        _, sentence = conclude(failed("test_validate_thresholds", f"measured, bad: {tally(checks)}", *checks), ())
+        assert sentence == f"test_validate_thresholds: {told}"
 
 
 def test_the_next_step_has_the_path() -> None:
