@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pytest_aorta.hostlist import told
+
 
 class AortaError(Exception):
     """Base of the tree. The message is one sentence: what, where, seen, expected, next step."""
@@ -121,7 +123,7 @@ class FleetError(AortaError):
 
     def __init__(self, by_host: Mapping[str, HostError]) -> None:
         self.by_host = dict(by_host)
-        super().__init__("; ".join(dict.fromkeys(str(error) for error in self.by_host.values())))
+        super().__init__(told({host: str(error) for host, error in self.by_host.items()}))
 
 
 class ContainerError(AortaError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pytest_aorta.errors import ContainerError
+from pytest_aorta.hostlist import told
 
 T = TypeVar("T")
 
@@ -36,7 +37,4 @@ class Outcome(Generic[T]):
 
 def by_host(causes: Mapping[str, str]) -> str:
     """Write causes down; the same one is written once for all its hosts."""
-    hosts: dict[str, list[str]] = {}
-    for host, cause in causes.items():
-        hosts.setdefault(cause, []).append(host)
-    return "; ".join(f"{', '.join(names)}: {cause}" for cause, names in hosts.items())
+    return told({host: f"{host}: {cause}" for host, cause in causes.items()})

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_aorta.checks import COMMUNICATION, STEP_LOG, TRACE_COLLECTION, UNMEASURED, Check
+from pytest_aorta.hostlist import host_list
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting.document import Document, HintPart, hint_part
-from pytest_aorta.reporting.hostlist import host_list
 from pytest_aorta.reporting.model import Fault, RunVerdict, RunView
 from pytest_aorta.reporting.text import one_line
 

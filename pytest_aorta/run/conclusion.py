@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from pytest_aorta.checks import worst_first
+from pytest_aorta.hostlist import drain_command
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import json_report
 from pytest_aorta.reporting.hints import Hint, find
-from pytest_aorta.reporting.hostlist import drain_command
 from pytest_aorta.reporting.json_report import (
     BenchmarkStatus,
     ClusterPart,

@@ -14,6 +14,7 @@ from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import CommandFailed, FleetError, HostError, TimedOut
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.parallel import in_parallel
+from pytest_aorta.hostlist import told
 from pytest_aorta.node.archives import unpack
 from pytest_aorta.node.requests import CommandError
 from pytest_aorta.run.context import RunContext, log
@@ -97,7 +98,7 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
         kernel_log_notes=execution.kernel_log_notes,
         checks=checks,
         failure=f"{len(errors)} of {len(hosts)} hosts gave {'no' if errors.keys() - usable else 'not all'} traces: "
-        + "; ".join(dict.fromkeys(errors.values()))
+        + told(errors)
         if missing
         else "",
     )

@@ -8,7 +8,7 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import CommandFailed, FleetError, HostError
 from pytest_aorta.fleet.ask import Answer, Ask
-from pytest_aorta.reporting.hostlist import host_list
+from pytest_aorta.hostlist import host_list
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Accelerator, Containers, LogWindow

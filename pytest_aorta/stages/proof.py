@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from pytest_aorta.reporting.hostlist import host_list
+from pytest_aorta.hostlist import host_list
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.products import Execution
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from pytest_aorta.errors import StageError
 from pytest_aorta.fleet.ask import Ask
-from pytest_aorta.reporting.hostlist import host_list
+from pytest_aorta.hostlist import host_list
 from pytest_aorta.run.context import RunContext
 
 # The commit, and a hash of what was changed since; of a folder without git nothing.

@@ -202,5 +202,5 @@ def test_hosts_that_cannot_be_opened_are_all_named_and_the_others_leave() -> Non
     with pytest.raises(FleetError) as caught:
         fleet.open(dict.fromkeys(fleet.hosts, "/state"))
     assert list(caught.value.by_host) == ["n1", "n3"]
-    assert str(caught.value) == "n1: python3 is not there; n3: python3 is not there"
+    assert str(caught.value) == "n1, n3: python3 is not there"
     assert [ask.do for ask in good.asked] == ["leave"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_aorta.reporting.hostlist import host_list
+from pytest_aorta.hostlist import host_list
 from tests.lab.lab import Lab
 
 pytestmark = pytest.mark.lab(1, slurm=True)

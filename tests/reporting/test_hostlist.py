@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_aorta.reporting.hostlist import drain_command, host_list
+from pytest_aorta.hostlist import drain_command, host_list, told
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,8 @@ from pytest_aorta.reporting.hostlist import drain_command, host_list
         (["node1", "node2", "node3"], "node[1-3]"),
         (["node1", "node3"], "node[1,3]"),
         (["node1", "node2", "node4", "login"], "node[1-2,4],login"),
-        (["node08", "node09", "node10"], "node[08-09],node10"),
+        (["node08", "node09", "node10"], "node[08-10]"),
+        (["n08", "n09", "n100"], "n[08-09],n100"),
         (["n001", "n002", "n010"], "n[001-002,010]"),
         (["b1", "a1", "b2"], "b1,a1,b2"),
         (["node2", "node1"], "node[2,1]"),
@@ -70,3 +71,18 @@ def test_what_is_no_node_name_is_not_drained() -> None:
     assert drain_command([], "why") == ""
     assert drain_command(["10.0.0.1", "fe80::1", "-a", "a;reboot", "all nodes"], "why") == ""
     assert shlex.split(drain_command(["a;reboot", "b"], "why"))[2] == "nodename=b"
+
+
+def test_the_same_is_said_once_for_all_its_hosts() -> None:
+    hosts = [f"gpu{number:02d}" for number in range(1, 13)]
+    assert told({host: f"{host}: the name {host} does not resolve" for host in hosts}) == (
+        "gpu01 (likewise gpu[02-12]): the name gpu01 does not resolve"
+    )
+    assert told({"a1": "a1: no torch", "b": "b: no torch", "a2": "a2 has nothing in /x-a2/tree"}) == (
+        "a1, b: no torch; a2 has nothing in /x-a2/tree"
+    )
+    assert told({"n1": "n1 has nothing in /x-n1", "n2": "n2 has nothing in /x-n2"}) == (
+        "n1 (likewise n2) has nothing in /x-n1"
+    )
+    assert told({"n1": "pytest itself stood still", "n2": "pytest itself stood still"}) == "pytest itself stood still"
+    assert told({"n1": "n1: one", "n2": "n2: other", "n11": "n11: one"}) == "n1, n11: one; n2: other"

@@ -1,17 +1,18 @@
-"""Host lists as Slurm writes them: `node[1-3,07],login`, and the command that drains the hosts of one."""
+"""Host lists as Slurm writes them: `node[1-3,07],login`; what is said of several hosts, and the command that drains."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _NUMBERED = re.compile(r"(.*?)(\d+)$")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _NO_REASON = re.compile(r"[^A-Za-z0-9 .,:;()/_+@%-]+")
 _EVERY_NODE = "ALL"  # scontrol takes it for all nodes of the cluster
 MAX_REASON_CHARS = 120
+MAX_SPELT = 3
 
 
 def host_list(hosts: Iterable[str]) -> str:
@@ -27,11 +28,41 @@ def host_list(hosts: Iterable[str]) -> str:
             continue
         prefix, digits = found.groups()
         width = len(digits) if digits.startswith("0") else 0
-        if groups and groups[-1][:2] == (prefix, width) and groups[-1][2]:
-            groups[-1][2].append(int(digits))
+        before, before_width, numbers = groups[-1] if groups else ("", 0, [])
+        if numbers and before == prefix and before_width in {width, len(digits)}:
+            numbers.append(int(digits))
         else:
             groups.append((prefix, width, [int(digits)]))
     return ",".join(_written(*group) for group in groups)
+
+
+def told(sentences: Mapping[str, str]) -> str:
+    """Join what is said of hosts, each sentence beginning with its host's name; the same is said once for all of them.
+
+    `gpu1 (likewise gpu[2-9]): the name gpu1 does not resolve`, or `gpu1, gpu2: no torch` where no name comes again.
+    """
+    groups: dict[str, list[str]] = {}
+    for host, said in sentences.items():
+        groups.setdefault(_name(host).sub("\0", said), []).append(host)
+    return "; ".join(_said(hosts, sentences[hosts[0]]) for hosts in groups.values())
+
+
+def _said(hosts: list[str], sentence: str) -> str:
+    first, *others = hosts
+    rest = sentence.removeprefix(first)
+    if not others or rest == sentence:
+        return sentence
+    if rest.startswith(":") and not _name(first).search(rest):
+        return _spelt(hosts) + rest
+    return f"{first} (likewise {_spelt(others)}){rest}"
+
+
+def _spelt(hosts: list[str]) -> str:
+    return ", ".join(hosts) if len(hosts) <= MAX_SPELT else host_list(hosts)
+
+
+def _name(host: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z0-9]){re.escape(host)}(?![A-Za-z0-9])")
 
 
 def drain_command(hosts: Iterable[str], reason: str) -> str:
