@@ -18,7 +18,7 @@ _TORCH_MARK = re.compile(r"^\[rank\d+\]:\s")
 _EARLY_NOTICE = re.compile(r"^[EW]\d{4} [\d:.]+ .*\] failed \(exitcode: -?\d+\) local_rank: \d+")
 _RANK = re.compile(r"^\s+rank\s+: (\d{1,9}) \(local_rank: (\d{1,9})\)")
 _EXIT = re.compile(r"^\s+exitcode\s+: (-?\d{1,9})(?!\d)")
-_ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^\S+: can't open file")
+_ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^\S+: (?:error: |can't open file)")
 # What the C and C++ libraries and Python say before they abort; the second line of an exception is its text.
 _ABORT = re.compile(
     r"terminate called |\s+what\(\): |Fatal Python error: |\*\*\* .* \*\*\*|.*\bAssertion .* failed"

@@ -37,6 +37,14 @@ def test_rank_with_an_error_of_its_own_is_named_with_it() -> None:
     assert said == "a: rank 1 exited 1: ValueError: no such layer (1 more rank ended after it)"
 
 
+def test_a_script_that_refuses_its_arguments_is_quoted() -> None:
+    usage = ("[default0]:usage: my.py [-h]", "[default0]:my.py: error: unrecognized arguments: --bogus")
+
+    assert cause(*usage, *block((0, 2), (1, -15))) == (
+        "a: rank 0 exited 2: my.py: error: unrecognized arguments: --bogus (1 more rank ended after it)"
+    )
+
+
 def test_numbers_of_thousands_of_digits_are_none() -> None:
     many = "9" * 5000
     lines = [f"  rank      : {many} (local_rank: 0)", *block((0, 13)), f"  exitcode  : {many} (pid: 6)"]

@@ -13,7 +13,8 @@ WORKLOAD = (
         "fatal",
         r"the trainer refuses its configuration|unrecognized arguments|error: argument ",
         "an option or override of the workload is unknown or has a value that it does not take",
-        "correct training_overrides; the documentation's page workload lists the options",
+        "correct training_overrides, whose options the documentation's page workload lists, or workload.command of "
+        "a workload of your own",
         "pytest-aorta's documentation, page workload",
     ),
     says(
