@@ -171,6 +171,10 @@ def test_check_warns_of_files_that_this_machine_lacks(site: Site) -> None:
     [
         ({"cluster": {**TWO_NODES, "transport": "slurm"}}, "cluster.transport: slurm is not in this version"),
         ({"evidence": {"foo": "off"}}, "evidence.foo: no check of this name"),
+        (
+            {"base_config": "config/tiny.yaml"},
+            "base_config: the bundled workload has no file config/tiny.yaml, did you mean config/tiny_cpu.yaml?",
+        ),
     ],
 )
 def test_what_this_version_cannot_do_is_not_ok(site: Site, fields: dict[str, object], told: str) -> None:
