@@ -57,7 +57,7 @@ _NEXT_STEPS = tuple(
                 r"no such host|dial tcp|connection refused|i/o timeout|tls handshake|network is unreachable"
                 r"|server misbehaving|temporary failure in name resolution|client\.timeout"
             ),
-            f"the registry cannot be reached from there: check the network and the daemon's proxy, {_LOAD}",
+            f"the registry cannot be reached from there: check container.image, network and daemon's proxy, {_LOAD}",
         ),
         (r"could not select device driver", "install NVIDIA's container toolkit there, or do without gpus"),
         (r"unresolvable cdi|cdi device", "make the CDI file there (nvidia-ctk cdi generate)"),

@@ -163,10 +163,14 @@ def _remedy(stage: StageRecord) -> str:
     """
     if stage.failure != "unmeasured":
         return ""
-    sentences = [check.reason for check in stage.checks if check.failed and check.host] or [stage.reason]
-    steps = list(dict.fromkeys(found["step"] for each in sentences if (found := INSTRUCTION.search(each))))
+    of_hosts = [check.reason for check in stage.checks if check.failed and check.host]
+    steps = _steps_in(of_hosts) or _steps_in([stage.reason])
     more = len(steps) - MAX_STEPS
     return "; ".join([*steps[:MAX_STEPS], *([f"and so on, {more} more in the report"] if more > 0 else [])])
+
+
+def _steps_in(sentences: list[str]) -> list[str]:
+    return list(dict.fromkeys(found["step"] for each in sentences if (found := INSTRUCTION.search(each))))
 
 
 def hint_for(stage: StageRecord | None, folder: RunFolder) -> Hint | None:

@@ -75,6 +75,19 @@ def test_what_a_sentence_says_to_do_about_its_host_comes_before_what_a_hint_says
     assert next_step(told, FOLDER) == "; ".join([*steps, "and so on, 2 more in the report"])
 
 
+def test_what_a_sentence_about_all_hosts_says_to_do_counts_where_those_of_the_hosts_say_nothing() -> None:
+    absent = tuple(
+        Check(
+            label=f"[container] (host={host})", state="failed", host=host, fault="rig", subtest=False, reason="absent"
+        )
+        for host in ("n1", "n2")
+    )
+    reason = "could not measure: the container has to run everywhere and does not: n1, n2: absent; start it"
+    told = failed("test_launch_container", reason, *absent)
+    told["test_launch_container"] = told["test_launch_container"].model_copy(update={"failure": "unmeasured"})
+    assert next_step(told, FOLDER) == "start it"
+
+
 def test_both_ways_to_use_an_engine_are_offered_not_only_the_one_that_a_hint_knows() -> None:
     step = "add the user to the group docker, or allow `NOPASSWD: /usr/bin/docker` in sudoers"
     reason = f"n1: this user may not use docker, and sudo does not help: sudo: a password is required; {step}"
