@@ -104,14 +104,12 @@ class AortaSession:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Close the run before reports are written; then keep long logs off the terminal, and the exit code honest."""
+        """Close the run before reports are written; then keep the exit code honest."""
         self.validation.finish(session)
         try:
             return (yield)
         finally:
             self.validation.insist(session)
-            if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
-                self.validation.shorten(reporter)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Say how it went, in at most 25 lines."""
@@ -131,12 +129,15 @@ class UnwrittenReports:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Let a report that cannot be written cost the exit code, not the summary."""
+        """Let a report that cannot be written cost the exit code, not the summary; keep long logs out of that."""
         try:
             return (yield)
         except OSError as error:
             self.validation.report_failed(session, error)
             return None
+        finally:
+            if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
+                self.validation.shorten(reporter)
 
 
 def _refuse_distribution(config: pytest.Config) -> None:

@@ -575,3 +575,12 @@ def test_no_host_is_good_when_a_gate_of_all_failed(rig: Any) -> None:
 
     assert (rig.reports / "good_nodes.txt").read_text("utf-8") == ""
     assert (rig.reports / "failing_nodes.txt").read_text("utf-8") == ""
+
+
+def test_a_long_log_is_cut_on_the_terminal_and_whole_in_its_page(rig: Any) -> None:
+    output = run_script(rig, "[print('said', n) for n in range(100)]; raise SystemExit(3)", code=1)
+
+    assert "lines above, see Full Log)" in output
+    assert "said 9\n" not in output
+    assert "said 99\n" in output
+    assert any("said 9\n" in page.read_text("utf-8") for page in (rig.reports / "aorta_single_html").iterdir())
