@@ -14,6 +14,7 @@ from pytest_aorta.fleet.fleet import Fleet
 SLACK_S = 6.0  # a command that is over its deadline is ended first, then its answer comes
 WHERE = ("sh", "-c", 'command -v "$1"', "sh")
 Program = tuple[str, ...]
+_SILENT = "; see whether the daemon answers at all (`docker info` or `podman info` there)"
 CLOSED = "this user may not use"
 OPENED_BY = {
     "docker": ("not in the group that owns its socket", "add the user to the group docker"),
@@ -46,7 +47,7 @@ class Ended:
     def why_failed(self, timeout_s: float) -> str:
         """Give the cause as one sentence; nothing when it did what was asked."""
         if self.timed_out:
-            said = f", its last words: {cause(self.stderr)}" if self.stderr.strip() else ""
+            said = f", its last words: {cause(self.stderr)}" if self.stderr.strip() else _SILENT
             return f"it was not done within {timeout_s:g} s{said}"
         if self.exit_code == 0:
             return ""
