@@ -7,12 +7,11 @@ import pwd
 import re
 import shlex
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import fabric
 
-LISTS = frozenset({"userknownhostsfile", "globalknownhostsfile"})
 _TOKEN = re.compile(r"%(.?)", re.DOTALL)
 _USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _GLOBAL_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
@@ -47,22 +46,29 @@ def known_hosts_files(connection: fabric.Connection) -> list[Path]:
     Raises:
         OSError: what names them cannot be understood.
     """
-    config = connection.ssh_config
-    users = [in_home(_expanded(word, connection)) for word in _listed("UserKnownHostsFile", config, _USER_FILES)]
-    return [*users, *(in_home(word) for word in _listed("GlobalKnownHostsFile", config, _GLOBAL_FILES))]
+    users = _listed("UserKnownHostsFile", connection, _USER_FILES)
+    return [in_home(word) for word in [*users, *_listed("GlobalKnownHostsFile", connection, _GLOBAL_FILES)]]
 
 
-def _listed(keyword: str, config: Mapping[str, str], usual: str) -> list[str]:
-    """Give the names in a list of files, in which blanks stand between quotes."""
-    try:
-        words = shlex.split(config.get(keyword.lower(), usual))
-    except ValueError as error:
-        raise OSError(f"{keyword} of the ssh configuration cannot be read: {str(error).lower()}; correct it") from error
-    return [word for word in words if word.lower() != "none"]
+def _listed(keyword: str, connection: fabric.Connection, usual: str) -> list[str]:
+    """Give the names in a list of files: as ssh gave them, or as they are written, with blanks between quotes."""
+    value = connection.ssh_config.get(keyword.lower(), usual)
+    if isinstance(value, str):
+        try:
+            value = [expanded(word, connection, keyword) for word in shlex.split(value)]
+        except ValueError as error:
+            raise OSError(
+                f"{keyword} of the ssh configuration cannot be read: {str(error).lower()}; correct it"
+            ) from error
+    return [word for word in value if word.lower() != "none"]
 
 
-def _expanded(text: str, connection: fabric.Connection) -> str:
-    """Give the name of a known-hosts file with its tokens replaced. Source: TOKENS in ssh_config(5)."""
+def expanded(text: str, connection: fabric.Connection, keyword: str) -> str:
+    """Give a value of the ssh configuration with its tokens replaced. Source: TOKENS in ssh_config(5).
+
+    Raises:
+        OSError: it holds one that is not known.
+    """
     tokens: dict[str, Callable[[], str]] = {
         "%": lambda: "%",
         "d": lambda: str(in_home("~")),
@@ -81,7 +87,7 @@ def _expanded(text: str, connection: fabric.Connection) -> str:
         if found[1] in tokens:
             return tokens[found[1]]()
         raise OSError(
-            f"UserKnownHostsFile of the ssh configuration holds {found[0]}, expected one of "
+            f"{keyword} of the ssh configuration holds {found[0]}, expected one of "
             f"{', '.join(f'%{token}' for token in tokens)}; write out what it stands for"
         )
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import fabric
 import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
-from paramiko.ssh_exception import CouldNotCanonicalize
 
+from pytest_aorta.fleet.ssh_config import look_up
+from pytest_aorta.fleet.ssh_config_plain import Found
 from pytest_aorta.fleet.ssh_keys import KnownHosts, Policy, lookup_name
-from pytest_aorta.fleet.ssh_paths import LISTS, in_home, known_hosts_files, nameless
+from pytest_aorta.fleet.ssh_paths import expanded, in_home, known_hosts_files
 
-_INCLUDE_DEPTH = 16
-_DIRECTIVE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*$")
 _HOST_AND_PORT = re.compile(r"(?:\[(.+)\]|([^:]+))(?::(\d+))?")
 
 
@@ -54,21 +49,16 @@ class SecurityKey(OSError):
     """A key file that is of use only with the device that it was made with: the agent speaks to that, we do not."""
 
 
-def read_ssh_config() -> paramiko.SSHConfig:
-    """Read the user's and the system's ssh configuration, with what they include.
+class _Config(paramiko.SSHConfig):  # type: ignore[misc]
+    """An ssh configuration that was looked up already."""
 
-    Raises:
-        OSError: it cannot be read.
-    """
-    lines = [
-        line
-        for path in (in_home("~/.ssh/config"), Path("/etc/ssh/ssh_config"))
-        for line in ["Host *", *_included(path, path.parent, _INCLUDE_DEPTH)]
-    ]
-    try:
-        return paramiko.SSHConfig.from_text("\n".join(lines))
-    except paramiko.ConfigParseError as error:
-        raise OSError(f"the ssh configuration (~/.ssh/config, /etc/ssh/ssh_config) cannot be read: {error}") from error
+    def __init__(self, found: Found) -> None:
+        super().__init__()
+        self._found = found
+
+    def lookup(self, hostname: str) -> Found:
+        """Give what was found."""
+        return self._found
 
 
 def way_to(address: str, access: Access, connect_timeout_s: float) -> list[Hop]:
@@ -77,52 +67,36 @@ def way_to(address: str, access: Access, connect_timeout_s: float) -> list[Hop]:
     Raises:
         OSError: what is configured cannot be used.
     """
-    config = fabric.Config(ssh_config=read_ssh_config(), lazy=True)
-    with _told_by_lookups():
-        chain = _chain(address, access.username, config, ())
+    chain = _chain(address, access.username, access.key_file, ())
     return [_prepared(hop, access, connect_timeout_s, is_last=hop is chain[-1]) for hop in chain]
 
 
-@contextlib.contextmanager
-def _told_by_lookups() -> Iterator[None]:
-    """Tell as an OSError what paramiko raises where it looks a host up in the ssh configuration."""
-    try:
-        yield
-    except CouldNotCanonicalize as error:
-        raise OSError(
-            f"the name {error} could not be made canonical, as CanonicalizeHostname of the ssh configuration asks, "
-            "expected it in one of its CanonicalDomains; correct node_dict, or set CanonicalizeFallbackLocal to yes"
-        ) from error
-    except KeyError as error:
-        if "getpwuid" not in str(error):
-            raise
-        raise nameless() from error
-
-
-def _chain(place: str, user: str | None, config: fabric.Config, behind: tuple[str, ...]) -> list[fabric.Connection]:
+def _chain(place: str, user: str | None, key_file: str | None, behind: tuple[str, ...]) -> list[fabric.Connection]:
     """Give the connections to a place, those to its jump hosts first.
 
     Fabric's own reading of ProxyJump takes several of them in the wrong order, and `none` for the name of one.
     """
-    host = _parts(place)[1]
+    own_user, host, port = _parts(place)
     if host in behind:
         raise OSError(f"the jump hosts of the ssh configuration lead round in a circle: {', '.join((*behind, host))}")
-    own = config.base_ssh_config.lookup(host)
+    own = look_up(host, user or own_user, port, key_file)
     jumps = [jump.strip() for jump in own.get("proxyjump", "none").split(",")]
     chain: list[fabric.Connection] = []
     for jump in jumps:
         if jump.lower() == "none" or _parts(jump)[1] in {host, own.get("hostname")}:  # a pattern may cover it as well
             continue
         if chain:
-            chain.append(_connection(jump, None, config, chain[-1]))
+            jump_user, jump_host, jump_port = _parts(jump)
+            chain.append(_connection(jump, None, look_up(jump_host, jump_user, jump_port), chain[-1]))
         else:
-            chain = _chain(jump, None, config, (*behind, host))
-    return [*chain, _connection(place, user, config, chain[-1] if chain else own.get("proxycommand") or False)]
+            chain = _chain(jump, None, None, (*behind, host))
+    return [*chain, _connection(place, user, own, chain[-1] if chain else own.get("proxycommand") or False)]
 
 
-def _connection(place: str, user: str | None, config: fabric.Config, gateway: Any) -> fabric.Connection:
+def _connection(place: str, user: str | None, found: Found, gateway: Any) -> fabric.Connection:
     own_user, host, port = _parts(place)
-    return fabric.Connection(host, user=user or own_user, port=port, config=config.clone(), gateway=gateway)
+    config = fabric.Config(ssh_config=_Config(found), lazy=True)
+    return fabric.Connection(host, user=user or own_user, port=port, config=config, gateway=gateway)
 
 
 def _parts(place: str) -> tuple[str | None, str, int | None]:
@@ -138,10 +112,14 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     config = connection.ssh_config
     passphrase = access.password if is_last else None
     keys: dict[str, bool] = {}  # whether each is locked
-    if access.key_file and is_last:
-        keys |= _key(access.key_file, passphrase)
+    own = str(in_home(access.key_file)) if access.key_file and is_last else None
+    if own:
+        keys |= _key(own, passphrase)
     only_agent = False
-    for name in config.get("identityfile", []):
+    for written in config.get("identityfile", []):
+        if written == own:
+            continue
+        name = expanded(written, connection, "IdentityFile")
         try:
             keys |= _key(name, passphrase)
         except SecurityKey:
@@ -244,28 +222,3 @@ def _opens(path: str, passphrase: str) -> bool:
             continue
         return True
     return False
-
-
-def _included(path: Path, base: Path, depth: int) -> Iterator[str]:
-    """Give the lines of an ssh configuration with those of the files that it includes in their place."""
-    try:
-        lines = path.read_text("utf-8", "replace").splitlines()
-    except (FileNotFoundError, IsADirectoryError):
-        return
-    except OSError as error:
-        raise OSError(f"the ssh configuration {path} cannot be read: {error.strerror}") from error
-    block = "Host *"
-    for line in lines:
-        found = _DIRECTIVE.match(line)
-        word = found[1].lower() if found else ""
-        if word in {"host", "match"}:
-            block = line
-        if found is None or word != "include" or not depth:
-            # paramiko takes a pair of quotes off, which may be those of the first name and of the last
-            yield f'{found[1]} "{found[2]}"' if found and word in LISTS else line
-            continue
-        for pattern in found[2].split():
-            wanted = base / Path(pattern.strip('"')).expanduser()
-            for name in sorted(glob.glob(str(wanted))):  # noqa: PTH207  # Path.glob takes no absolute pattern
-                yield from _included(Path(name), base, depth - 1)
-        yield block  # what follows belongs to it again

@@ -94,7 +94,7 @@ def test_a_name_that_does_not_become_canonical_is_told(home: Path) -> None:
         home,
         "Host *\n  CanonicalizeHostname yes\n  CanonicalDomains nowhere.invalid\n  CanonicalizeFallbackLocal no\n",
     )
-    with pytest.raises(OSError, match=r"^the name n1 could not be made canonical"):
+    with pytest.raises(OSError, match=r"^ssh refuses its configuration for n1: ssh: Could not resolve host"):
         way_to("n1", Access("me"), 7)
 
 
@@ -162,7 +162,7 @@ def test_jump_hosts_are_on_the_way_and_do_not_get_the_password(home: Path, key: 
         ("me@gate:23", "gate port 23 as me"),
         ("ssh://me@gate:23", "gate port 23 as me"),
         ("[2001:db8::1]:23", "2001:db8::1 port 23 as root"),
-        ("2001:db8::1", "2001:db8::1 port 22 as root"),
+        ("[2001:db8::1]", "2001:db8::1 port 22 as root"),
     ],
 )
 def test_a_jump_host_may_be_written_in_several_ways(home: Path, jump: str, place: str) -> None:
@@ -174,7 +174,10 @@ def test_jump_hosts_that_need_each_other_are_refused(home: Path) -> None:
     configure(home, "Host n1\n  ProxyJump a\nHost a\n  ProxyJump b\nHost b\n  ProxyJump a\n")
     with pytest.raises(OSError, match="lead round in a circle: n1, a, b, a"):
         way_to("n1", Access("me"), 7)
-    configure(home, "Host *\n  ProxyJump gate\n")
+    configure(home, "Host *\n  ProxyJump gate\n")  # ssh does not reach n1 either
+    with pytest.raises(OSError, match=r"^ssh refuses its configuration for gate: jumphost loop via gate; correct it"):
+        way_to("n1", Access("me"), 7)
+    configure(home, "Host gate\n  ProxyJump none\nHost *\n  ProxyJump gate\n")
     assert len(way_to("n1", Access("me"), 7)) == 2
 
 
@@ -182,13 +185,20 @@ def test_included_files_stand_where_they_are_included(home: Path) -> None:
     (home / ".ssh" / "config.d").mkdir()
     (home / ".ssh" / "config.d" / "b").write_text("Host n1\n  HostName 192.0.2.2\n")
     (home / ".ssh" / "config.d" / "a").write_text("Host n1\n  HostName 192.0.2.1\n  Include absent\n  Port 23\n")
-    (home / "loop").write_text("Include ~/loop\n")
-    configure(home, "Host n1 n2\n  Include config.d/* ~/loop\n  Port 24\nHost *\n  Port 25\n")
+    (home / "a b").write_text("Host n3\n  HostName 192.0.2.3\n")
+    configure(
+        home,
+        'Include "~/a b"\nHost n1 n2\n  Include "config.d/*" # ours\n  Port 24\nHost *\n  Port 25\n',
+    )
     assert [places(way_to(name, Access("me"), 7)) for name in ("n1", "n2", "n3")] == [
         ["192.0.2.1 port 23 as me"],
         ["n2 port 24 as me"],
-        ["n3 port 25 as me"],
+        ["192.0.2.3 port 25 as me"],
     ]
+    (home / "loop").write_text("Include ~/loop ~/loop\n")
+    configure(home, "Include ~/loop\n")
+    with pytest.raises(OSError, match=f"^ssh refuses its configuration: {home}/loop includes itself, over and over"):
+        way_to("n1", Access("me"), 7)
 
 
 def test_known_hosts_files_are_named_with_tokens_and_blanks(home: Path) -> None:
@@ -200,24 +210,108 @@ def test_known_hosts_files_are_named_with_tokens_and_blanks(home: Path) -> None:
         home,
         "Host n1\n  HostName HOST.example\n  Port 23\n  UserKnownHostsFile ~/known.d/%k '/a b/%h-%n-%p-%r' %d/%i%%\n"
         'Host n2\n  HostKeyAlias Alias\n  UserKnownHostsFile = "/my hosts/%k"\n'
-        "Host n3\n  UserKnownHostsFile none\nHost n4\n  UserKnownHostsFile /x/%C\nHost n5\n  UserKnownHostsFile '/x\n"
+        "Host n3\n  UserKnownHostsFile none\n"
         'Host *\n  GlobalKnownHostsFile "/etc/our hosts" "/etc/others"\n',
     )
     everybody_s = ["/etc/our hosts", "/etc/others"]
     assert files("n1") == [f"{home}/known.d/n1", "/a b/host.example-n1-23-me", f"{home}/{os.getuid()}%", *everybody_s]
-    assert files("n2") == ["/my hosts/Alias", *everybody_s]
+    assert files("n2") == ["/my hosts/alias", *everybody_s]
     assert files("n3") == everybody_s
     assert files("n6") == [f"{home}/.ssh/known_hosts", f"{home}/.ssh/known_hosts2", *everybody_s]
-    with pytest.raises(OSError, match="UserKnownHostsFile of the ssh configuration holds %C, expected one of %%, %d, "):
-        files("n4")
-    with pytest.raises(OSError, match="UserKnownHostsFile of the ssh configuration cannot be read: no closing quot"):
-        files("n5")
 
 
-def test_a_configuration_that_cannot_be_read_is_named(home: Path) -> None:
-    configure(home, "Host n1\n  Port\n")
-    with pytest.raises(OSError, match=r"the ssh configuration .* cannot be read: Unparsable line"):
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Host n1\n  Port\n", 'line 2: no argument after keyword "port"'),
+        ("Host other\n  Include absent\n  Prot 22\n", "line 3: Bad configuration option: prot"),
+        ("UserKnownHostsFile '/x\n", "line 1: invalid quotes"),
+    ],
+)
+def test_what_ssh_refuses_is_told_with_host_file_and_line(home: Path, text: str, why: str) -> None:
+    configure(home, text)
+    with pytest.raises(OSError, match=r"^ssh refuses its configuration for n1: ") as caught:
         way_to("n1", Access("me"), 7)
+    assert f": {home}/.ssh/config" in str(caught.value)
+    assert f"{why}; correct it until `ssh -G n1` takes it" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("Match HOST gpu1\n  HostName 192.0.2.1\n", "192.0.2.1 port 22"),
+        ("Match host=gpu1\n  HostName 192.0.2.1\n", "192.0.2.1 port 22"),
+        ("Match HOST gpu2\n  HostName 192.0.2.1\n", "gpu1 port 22"),
+        ("Host gpu[12]\n  HostName 192.0.2.1\n", "gpu1 port 22"),
+        ("Match user me\n  HostName 192.0.2.1\n", "192.0.2.1 port 22"),
+        ("Match exec true\n  HostName 192.0.2.1\n", "192.0.2.1 port 22"),
+        ('Match exec "cat | grep ."\n  HostName 192.0.2.1\n', "gpu1 port 22"),
+        ("Port ssh\n", "gpu1 port 22"),
+        ("Port 23 # of sshd\n", "gpu1 port 23"),
+        ("ConnectTimeout 1m\n", "gpu1 port 22"),
+    ],
+)
+def test_the_configuration_is_read_as_ssh_reads_it(home: Path, text: str, place: str) -> None:
+    configure(home, text)
+    [hop] = way_to("gpu1", Access("me"), 7)
+    assert hop.place == f"{place} as me"
+    assert hop.connection.connect_timeout == (60 if "1m" in text else 7)
+
+
+def test_a_wait_for_a_host_without_a_bound_is_bounded_by_us(home: Path) -> None:
+    configure(home, "ConnectTimeout none\n")
+    [hop] = way_to("n1", Access("me"), 7)
+    assert hop.connection.connect_timeout == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("Match host gpu1\n  HostName 192.0.2.1\n", "192.0.2.1 port 22"),
+        ('Include "~/a b"\nPort 23\n', "192.0.2.3 port 23"),
+        ("ConnectTimeout none\n", "gpu1 port 22"),
+        ("Host gpu1\n  IdentityFile ~/%h\n  UserKnownHostsFile ~/%n\n", "gpu1 port 22"),
+    ],
+)
+def test_without_an_ssh_client_the_configuration_holds_too(
+    home: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str
+) -> None:
+    (home / "a b").write_text("Host gpu1\n  HostName 192.0.2.3\n")
+    make_key(home / "gpu1")
+    monkeypatch.setenv("PATH", str(home))
+    configure(home, text)
+    [hop] = way_to("gpu1", Access("me"), 7)
+    assert hop.place == f"{place} as me"
+    if "IdentityFile" in text:
+        assert (hop.key_files, hop.known.files[0]) == ((f"{home}/gpu1",), home / "gpu1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            f"Match {criteria}\n  Port 23\n"
+            for criteria in ("HOST gpu1", "host=gpu1", "tagged x", "exec true", "user me")
+        ),
+        *("Host gpu[12]\n", "Port ssh\n", "Port 22 # sshd\n", "ConnectTimeout 1m\n"),
+    ],
+)
+def test_without_an_ssh_client_what_only_ssh_reads_rightly_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    configure(home, text)
+    with pytest.raises(OSError, match=r"(config line 1|of gpu1) holds .*, which is read by an ssh client alone"):
+        way_to("gpu1", Access("me"), 7)
+
+
+def test_without_an_ssh_client_a_token_that_is_not_known_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    configure(home, "UserKnownHostsFile ~/%C\n")
+    with pytest.raises(OSError, match="UserKnownHostsFile of the ssh configuration holds %C, expected one of %%, %d, "):
+        way_to("gpu1", Access("me"), 7)
 
 
 def test_the_password_is_in_no_representation() -> None:

@@ -1,0 +1,114 @@
+"""The ssh configuration read without an ssh client: what would be read otherwise than by OpenSSH is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from paramiko.ssh_exception import CouldNotCanonicalize
+
+from pytest_aorta.fleet.ssh_paths import nameless
+
+Found = dict[str, Any]
+
+DIRECTIVE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*$")
+INCLUDE_DEPTH = 16
+_LISTS = frozenset({"userknownhostsfile", "globalknownhostsfile"})
+_ALONE = frozenset({"all", "canonical", "final"})
+_WITH_VALUE = frozenset({"host", "originalhost", "localuser"})
+_HOW = (
+    "which is read by an ssh client alone, seen none, or a user without an entry in the list of users; "
+    "install openssh-client, or do without it"
+)
+
+
+def plain_look_up(host: str, *files: Path) -> Found:
+    """Give what the files say of a host, by keyword in small letters.
+
+    Raises:
+        OSError: they cannot be read, or only by an ssh client.
+    """
+    lines = [line for path in files for line in ["Host *", *_lines(path, path.parent, INCLUDE_DEPTH)]]
+    try:
+        with _told():
+            found = dict(paramiko.SSHConfig.from_text("\n".join(lines)).lookup(host))
+    except paramiko.ConfigParseError as error:
+        raise OSError(f"the ssh configuration ({', '.join(map(str, files))}) cannot be read: {error}") from error
+    if str(found.get("connecttimeout", "")).lower() == "none":
+        del found["connecttimeout"]
+    for keyword in ("port", "connecttimeout"):
+        if not str(found.get(keyword, "0")).isdecimal():
+            raise OSError(f"the ssh configuration of {host} holds {keyword} {found[keyword]}, {_HOW}")
+    return found
+
+
+def included_files(value: str, base: Path) -> list[Path]:
+    """Give the files that an Include names, those of each pattern in their order.
+
+    Raises:
+        OSError: it cannot be understood.
+    """
+    try:
+        patterns = shlex.split(value, comments=True)
+    except ValueError as error:
+        raise OSError(f"Include {value} of the ssh configuration cannot be read: {error}; correct it") from error
+    wanted = [str(base / Path(pattern).expanduser()) for pattern in patterns]
+    found = (Path(name) for pattern in wanted for name in sorted(glob.glob(pattern)))  # noqa: PTH207  # absolute ones
+    return [path for path in found if path.is_file()]
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Tell as an OSError what paramiko raises where it looks a host up."""
+    try:
+        yield
+    except CouldNotCanonicalize as error:
+        raise OSError(
+            f"the name {error} could not be made canonical, as CanonicalizeHostname of the ssh configuration asks, "
+            "expected it in one of its CanonicalDomains; correct node_dict, or set CanonicalizeFallbackLocal to yes"
+        ) from error
+    except KeyError as error:
+        if "getpwuid" not in str(error):
+            raise
+        raise nameless() from error
+
+
+def _lines(path: Path, base: Path, depth: int) -> Iterator[str]:
+    """Give the lines of a file with those of the files that it includes in their place."""
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except (FileNotFoundError, IsADirectoryError):
+        return
+    except OSError as error:
+        raise OSError(f"the ssh configuration {path} cannot be read: {error.strerror}") from error
+    block = "Host *"
+    for number, line in enumerate(lines, 1):
+        found = DIRECTIVE.match(line)
+        word = found[1].lower() if found else ""
+        if word in {"host", "match"}:
+            block = line
+        if found and ((word == "match" and not _is_plain(found[2])) or (word == "host" and "[" in found[2])):
+            raise OSError(f"{path} line {number} holds {line.strip()!r}, {_HOW}")
+        if found is None or word != "include" or not depth:
+            # paramiko takes a pair of quotes off, which may be those of the first name and of the last
+            yield f'{found[1]} "{found[2]}"' if found and word in _LISTS else line
+            continue
+        for name in included_files(found[2], base):
+            yield from _lines(name, base, depth - 1)
+        yield block  # what follows belongs to it again
+
+
+def _is_plain(criteria: str) -> bool:
+    """Tell whether paramiko takes criteria of a Match as OpenSSH does: it passes over what it does not know."""
+    words = iter(criteria.split())
+    for word in words:
+        name = word.removeprefix("!")
+        if name not in _ALONE and (name not in _WITH_VALUE or next(words, None) is None):
+            return False
+    return True
