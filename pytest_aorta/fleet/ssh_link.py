@@ -29,7 +29,10 @@ CLOSE_TIMEOUT_S = 2.0
 SETTLING_S = 0.5
 _MOST_MS = 2**31 - 1  # the kernel takes an int, 24 days
 
-logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it logs, our errors say; else it goes to stderr
+# What they log, our errors say; pytest would show it all, with tracebacks. Who sets a level to debug them, keeps it.
+for _logger in map(logging.getLogger, ("paramiko", "fabric", "invoke")):
+    if _logger.level == logging.NOTSET:
+        _logger.setLevel(logging.CRITICAL)
 
 
 class Done(NamedTuple):

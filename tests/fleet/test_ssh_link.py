@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import socket
+import threading
+from pathlib import Path
 
 import paramiko
+import pytest
 
 from pytest_aorta.fleet.ssh_link import Link
 from pytest_aorta.fleet.ssh_settings import Access, way_to
@@ -18,3 +23,36 @@ def test_a_silence_longer_than_the_kernel_can_count_is_the_longest_that_it_can()
         for silence_s, expected_ms in ((0, 1), (7, 7000), (100_000_000, 2**31 - 1)):
             link.bound_silence(silence_s)
             assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == expected_ms
+
+
+@pytest.mark.parametrize(
+    ("greeting", "why"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n" * 200, "indecipherable protocol version"),
+        (b"", "it hung up during the greeting, expected sshd"),
+    ],
+)
+def test_who_is_no_sshd_is_told_once_and_not_by_the_log_of_another_library(
+    greeting: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / ".ssh").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    peer = server.accept()[0]
+                    with peer, contextlib.suppress(OSError):
+                        peer.sendall(greeting)
+                        peer.recv(1000)
+
+        (tmp_path / ".ssh" / "config").write_text(f"Port {server.getsockname()[1]}\n")
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with pytest.raises(OSError, match=why):
+            Link.to("127.0.0.1", Access("me"), 1, 1)
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert [record.name for record in caplog.records] == []
