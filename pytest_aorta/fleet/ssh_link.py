@@ -6,7 +6,6 @@ import contextlib
 import logging
 import random
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +70,7 @@ class Link:
                 with contextlib.ExitStack() as unless_open:
                     unless_open.callback(_close, hops)
                     for hop in hops:
-                        hop.connection.open()
+                        hop.open()
                         hop.connection.transport.set_keepalive(KEEPALIVE_S)
                     link = cls(hops, hops[-1].connection.transport, answer_timeout_s)
                     unless_open.pop_all()
@@ -95,7 +94,7 @@ class Link:
     def bound_silence(self, silence_s: float) -> None:
         """Give the connection up when the other side's kernel has acknowledged nothing for so long."""
         first = self._hops[0].connection.transport.sock
-        if isinstance(first, socket.socket):  # a ProxyCommand has none
+        if isinstance(first, socket.socket) and first.family != socket.AF_UNIX:  # which is that of a ProxyCommand
             first.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(max(1, int(silence_s * 1000)), _MOST_MS))
 
     def why_lost(self) -> str:
@@ -241,12 +240,7 @@ def _close(hops: Sequence[Hop]) -> None:
     for hop in reversed(hops):
         transport = hop.connection.client.get_transport()
         hop.connection.client.close()
-        if transport is None:
-            continue
-        transport.join(CLOSE_TIMEOUT_S)
-        process = getattr(transport.sock, "process", None)  # of a ProxyCommand
-        if process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(CLOSE_TIMEOUT_S)
-            for pipe in (process.stdin, process.stdout, process.stderr):
-                pipe.close()
+        if transport is not None:
+            transport.join(CLOSE_TIMEOUT_S)
+        if hop.proxy is not None:
+            hop.proxy.end()

@@ -7,9 +7,10 @@ import shlex
 import socket
 
 import paramiko
-from paramiko.ssh_exception import NoValidConnectionsError, ProxyCommandFailure
+from paramiko.ssh_exception import NoValidConnectionsError
 
 from pytest_aorta.fleet.ssh_keys import HostKeyRefused
+from pytest_aorta.fleet.ssh_proxy import ProxyEnded
 from pytest_aorta.fleet.ssh_settings import Hop
 
 _SSH_PORT = 22
@@ -37,13 +38,15 @@ def is_passing(error: BaseException) -> bool:
     """Tell whether another try may help: a busy sshd hangs up on some of those that it has not let in yet."""
     if isinstance(error, (paramiko.AuthenticationException, paramiko.BadHostKeyException, HostKeyRefused)):
         return False
-    return isinstance(error, (EOFError, ConnectionResetError)) or "banner" in str(error)
+    return isinstance(error, (EOFError, ConnectionResetError, ProxyEnded)) or "banner" in str(error)
 
 
 def _reason(error: BaseException, hop: Hop) -> str:
     if isinstance(error, HostKeyRefused):
         return str(error)
     words = str(error)
+    if isinstance(error, ProxyEnded):
+        return f"the ProxyCommand of the ssh configuration ended {words}, expected a way to sshd; try it by hand"
     if isinstance(error, EOFError) or is_passing(error) or "shut down" in words:
         return "it hung up during the greeting, expected sshd; is it overloaded (MaxStartups), or no sshd at all?"
     if isinstance(error, paramiko.AuthenticationException) or "No authentication" in words:
@@ -61,8 +64,6 @@ def _no_way(error: BaseException, hop: Hop) -> str:
         return f"{words}, expected sshd; {'is it running, and is the port right?' if 'refused' in words else _IS_IT_UP}"
     if isinstance(error, paramiko.ChannelException):
         return f"the jump host {_jump(hop)} does not get there ({error.text.lower()}), expected sshd; {_IS_IT_UP}"
-    if isinstance(error, ProxyCommandFailure):
-        return "the ProxyCommand of the ssh configuration ended, expected a way to sshd; try it by hand"
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return f"{words.lower()}, expected sshd; does `ssh` get there?"
 

@@ -12,8 +12,9 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from pytest_aorta.fleet.ssh_config import look_up
 from pytest_aorta.fleet.ssh_config_plain import Found
-from pytest_aorta.fleet.ssh_keys import KnownHosts, Policy, lookup_name
+from pytest_aorta.fleet.ssh_keys import HostKeyRefused, KnownHosts, Policy, lookup_name
 from pytest_aorta.fleet.ssh_paths import expanded, in_home, known_hosts_files
+from pytest_aorta.fleet.ssh_proxy import Proxy, ProxyEnded
 
 _HOST_AND_PORT = re.compile(r"(?:\[(.+)\]|([^:]+))(?::(\d+))?")
 
@@ -38,6 +39,26 @@ class Hop:
     key_files: tuple[str, ...]
     locked: tuple[str, ...]
     is_jump: bool = False
+    proxy: Proxy | None = None
+
+    def open(self) -> None:
+        """Connect.
+
+        Raises:
+            OSError, EOFError, paramiko.SSHException: why not.
+        """
+        if self.proxy is None:
+            self.connection.open()
+            return
+        self.connection.connect_kwargs["sock"] = self.proxy.start()
+        try:
+            self.connection.open()
+        except (paramiko.AuthenticationException, HostKeyRefused):
+            raise
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            if how := self.proxy.why_ended():
+                raise ProxyEnded(how) from error
+            raise
 
     @property
     def place(self) -> str:
@@ -90,7 +111,7 @@ def _chain(place: str, user: str | None, key_file: str | None, behind: tuple[str
             chain.append(_connection(jump, None, look_up(jump_host, jump_user, jump_port), chain[-1]))
         else:
             chain = _chain(jump, None, None, (*behind, host))
-    return [*chain, _connection(place, user, own, chain[-1] if chain else own.get("proxycommand") or False)]
+    return [*chain, _connection(place, user, own, chain[-1] if chain else False)]
 
 
 def _connection(place: str, user: str | None, found: Found, gateway: Any) -> fabric.Connection:
@@ -129,7 +150,9 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     if access.key_file and not is_last:  # a jump host has its own keys first
         keys |= _key(access.key_file, None)
     locked = tuple(path for path, is_locked in keys.items() if is_locked)
-    known = _known_hosts(connection, access)
+    command = config.get("proxycommand") if not connection.gateway else None
+    proxy = Proxy(expanded(command, connection, "ProxyCommand")) if command else None
+    known = _known_hosts(connection, access, is_direct=not (connection.gateway or proxy))
     only_listed = config.get("identitiesonly", "no").lower() == "yes" and not (locked or only_agent)
     kwargs: dict[str, Any] = {
         "key_filename": [path for path in keys if path not in locked],
@@ -145,7 +168,7 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     connection.connect_timeout = connection.connect_timeout or connect_timeout_s
     connection.forward_agent = False
     connection.client.set_missing_host_key_policy(known)
-    return Hop(connection, known, tuple(keys), locked, not is_last)
+    return Hop(connection, known, tuple(keys), locked, not is_last, proxy)
 
 
 def _transport_factory(kinds: tuple[str, ...]) -> Any:
@@ -173,7 +196,7 @@ def _key_kind(algorithm: str) -> str:
     return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
 
 
-def _known_hosts(connection: fabric.Connection, access: Access) -> KnownHosts:
+def _known_hosts(connection: fabric.Connection, access: Access, *, is_direct: bool) -> KnownHosts:
     config = connection.ssh_config
     files = [in_home(access.known_hosts)] if access.known_hosts else known_hosts_files(connection)
     name = config.get("hostkeyalias") or lookup_name(connection.host, connection.port)
@@ -181,7 +204,7 @@ def _known_hosts(connection: fabric.Connection, access: Access) -> KnownHosts:
         files,
         access.policy,
         name,
-        alias=connection.original_host if connection.gateway else "",
+        alias="" if is_direct else connection.original_host,
         hashed=config.get("hashknownhosts", "no").lower() == "yes",
     )
 
