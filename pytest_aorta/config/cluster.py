@@ -186,13 +186,9 @@ def ignored_warnings(model: BaseModel, path: JsonPath) -> list[str]:
 
 
 def _broken(file: ClusterFile, cluster: Cluster) -> Iterator[PathFault]:
-    if cluster.transport == "ssh":
-        if not file.username:
-            told = "is missing, expected the login name on the nodes; set it"
-            yield PathFault(("username",), told + _misspelt(file.model_extra or (), ("username",)))
-        if cluster.priv_key_file is None and cluster.password is None:
-            told = "is missing, expected a key file (or password) for SSH; set one of them"
-            yield PathFault(("priv_key_file",), told + _misspelt(file.model_extra or (), ("priv_key_file", "password")))
+    if cluster.transport == "ssh" and not file.username:
+        told = "is missing, expected the login name on the nodes; set it"
+        yield PathFault(("username",), told + _misspelt(file.model_extra or (), ("username",)))
     if cluster.transport != "local":
         yield from _named_twice(cluster.hosts)
 

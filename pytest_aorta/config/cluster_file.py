@@ -40,7 +40,9 @@ class ClusterFile(TolerantSection):
         description="Nodes by name; the first is the head node, rank 0."
     )
     username: UserName | None = Field(default=None, description="Login name on the nodes; required for SSH.")
-    priv_key_file: KeyFile | None = Field(default=None, description="SSH key; this or password is required for SSH.")
+    priv_key_file: KeyFile | None = Field(
+        default=None, description="SSH key; absent: the keys that ssh itself would try, and those of the agent."
+    )
     password: SecretStr | None = Field(default=None, description="SSH password; a key is better.")
     head_node_dict: HeadNode | None = Field(default=None, description="The head node as other tools note it.")
     transport: Literal["auto", "local", "ssh", "slurm"] = Field(

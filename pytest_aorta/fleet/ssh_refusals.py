@@ -49,7 +49,7 @@ def _reason(error: BaseException, hop: Hop) -> str:
         return f"the ProxyCommand of the ssh configuration ended {words}, expected a way to sshd; try it by hand"
     if isinstance(error, EOFError) or is_passing(error) or "shut down" in words:
         return "it hung up during the greeting, expected sshd; is it overloaded (MaxStartups), or no sshd at all?"
-    if isinstance(error, paramiko.AuthenticationException) or "No authentication" in words:
+    if isinstance(error, paramiko.AuthenticationException):
         return _not_let_in(error, hop)
     return _no_way(error, hop)
 
@@ -94,6 +94,11 @@ def _not_let_in(error: BaseException, hop: Hop) -> str:
         tried.append("the keys of the agent")
     if kwargs["password"] is not None:
         tried.append("the password")
+    if "No authentication" in str(error) and not hop.locked:
+        return (
+            f"user {hop.connection.user} was not let in: seen no key in ~/.ssh, by IdentityFile or in an agent; "
+            "name one by priv_key_file of the cluster or IdentityFile in ~/.ssh/config, or do `ssh-add`"
+        )
     return (
         f"user {hop.connection.user} was not let in (tried {', '.join(tried) or 'nothing'}), expected one of them to "
         f"open it; {_after_login(hop)}"
@@ -112,10 +117,12 @@ def _after_login(hop: Hop) -> str:
     ]
     if hop.is_jump:
         where = "User and IdentityFile of that host in ~/.ssh/config"
+    elif not hop.is_key_given and hop.connection.connect_kwargs["password"] is None:
+        where = "username of the cluster, IdentityFile in ~/.ssh/config and `ssh-add -l`, or set priv_key_file"
     elif hop.connection.connect_kwargs["password"] is None:
         where = "username and priv_key_file of the cluster"
     else:
-        where = f"username{', password and priv_key_file' if hop.key_files else ' and password'} of the cluster"
+        where = f"username{', password and priv_key_file' if hop.is_key_given else ' and password'} of the cluster"
     return f"try `{shlex.join(by_hand)}`, and check {where}"
 
 

@@ -39,6 +39,7 @@ class Hop:
     key_files: tuple[str, ...]
     locked: tuple[str, ...]
     is_jump: bool = False
+    is_key_given: bool = False
     proxy: Proxy | None = None
 
     def open(self) -> None:
@@ -47,18 +48,23 @@ class Hop:
         Raises:
             OSError, EOFError, paramiko.SSHException: why not.
         """
-        if self.proxy is None:
-            self.connection.open()
-            return
-        self.connection.connect_kwargs["sock"] = self.proxy.start()
+        if self.proxy is not None:
+            self.connection.connect_kwargs["sock"] = self.proxy.start()
         try:
             self.connection.open()
         except (paramiko.AuthenticationException, HostKeyRefused):
             raise
         except (OSError, EOFError, paramiko.SSHException) as error:
-            if how := self.proxy.why_ended():
+            if how := self.proxy.why_ended() if self.proxy is not None else "":
                 raise ProxyEnded(how) from error
+            if type(error) is paramiko.SSHException and self._was_at_login():
+                raise paramiko.AuthenticationException(str(error)) from error
             raise
+
+    def _was_at_login(self) -> bool:
+        """Tell whether the greeting was over: paramiko calls an RSA key that is refused an invalid one."""
+        transport = self.connection.client.get_transport()
+        return transport is not None and bool(transport.initial_kex_done and transport.is_active())
 
     @property
     def place(self) -> str:
@@ -168,7 +174,7 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     connection.connect_timeout = connection.connect_timeout or connect_timeout_s
     connection.forward_agent = False
     connection.client.set_missing_host_key_policy(known)
-    return Hop(connection, known, tuple(keys), locked, not is_last, proxy)
+    return Hop(connection, known, tuple(keys), locked, not is_last, bool(own), proxy)
 
 
 def _transport_factory(kinds: tuple[str, ...]) -> Any:

@@ -111,7 +111,6 @@ def test_several_local_nodes_are_warned_about(site: Site) -> None:
         ({"node_dict": {"n0": {"vpc_ip": "{xx.xx.xx.xx|hostname-1}"}}}, "cluster.node_dict.n0.vpc_ip"),
         ({"node_dict": {"n0": {}, "n1": {"vpc_ip": "n0"}}}, "cluster.node_dict.n1.vpc_ip"),
         ({"username": None}, "cluster.username"),
-        ({"priv_key_file": None}, "cluster.priv_key_file"),
         ({"priv_key_file": "id_rsa"}, "cluster.priv_key_file"),
         ({"transport": "tcp"}, "cluster.transport"),
         ({"known_hosts": "known_hosts"}, "cluster.known_hosts"),
@@ -182,9 +181,18 @@ def test_one_machine_in_two_spellings(site: Site, nodes: dict[str, Any], where: 
 
 
 def test_a_misspelt_field_of_the_cluster_is_named_where_one_is_missing(site: Site) -> None:
+    cluster = {name: value for name, value in TWO_NODES.items() if name != "username"}
+    told = site.minimal_faults(cluster={**cluster, "usernam": "me"})["cluster.username"]
+    assert told.endswith("; seen usernam, did you mean username?")
+
+
+def test_a_key_need_not_be_named(site: Site) -> None:
     cluster = {name: value for name, value in TWO_NODES.items() if name != "priv_key_file"}
-    told = site.minimal_faults(cluster={**cluster, "priv_keyfile": "/k"})["cluster.priv_key_file"]
-    assert told.endswith("; seen priv_keyfile, did you mean priv_key_file?")
+    found = site.minimal(cluster=cluster).cluster
+    assert (found.transport, found.priv_key_file, found.password) == ("ssh", None, None)
+    [warning] = site.minimal(cluster={**cluster, "priv_keyfile": "/k"}).warnings
+    assert "priv_keyfile is ignored" in warning
+    assert "did you mean priv_key_file?" in warning
 
 
 def test_a_misspelt_node_dict_hides_no_other_fault(site: Site) -> None:
@@ -197,9 +205,7 @@ def test_a_misspelt_node_dict_hides_no_other_fault(site: Site) -> None:
 
 def test_a_fault_in_one_field_of_the_cluster_hides_none_of_another(site: Site) -> None:
     faults = site.minimal_faults(cluster={"node_dict": {"n0": {}, "n1": {"vpc_ip": 5}}, "host_key_policy": "accept"})
-    assert set(faults) == {
-        *("cluster.node_dict.n1.vpc_ip", "cluster.host_key_policy", "cluster.username", "cluster.priv_key_file"),
-    }
+    assert set(faults) == {"cluster.node_dict.n1.vpc_ip", "cluster.host_key_policy", "cluster.username"}
 
 
 @pytest.mark.parametrize(

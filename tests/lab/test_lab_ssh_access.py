@@ -235,6 +235,34 @@ def test_a_key_with_a_passphrase(
         path.write_text(before)
 
 
+@pytest.mark.parametrize("where", ["nowhere", "usual file", "configuration", "agent"])
+def test_without_a_key_file_those_keys_open_that_ssh_tries(
+    lab: Lab, host: Host, home: Path, agent: Callable[[Path, str], None], where: str
+) -> None:
+    (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
+    key = home / ".ssh" / ("id_ed25519" if where == "usual file" else "ours")
+    if where != "nowhere":
+        shutil.copy(lab.key, key)
+    if where == "configuration":
+        with (home / ".ssh" / "config").open("a") as config:
+            config.write("  IdentityFile ~/.ssh/ours\n")
+    if where == "agent":
+        agent(key, "")
+    if where != "nowhere":
+        assert client_address(lab, "node1", key_file=None) == lab.plan.controller
+        return
+    assert refused(lab, "node1", key_file=None).endswith(
+        "): user root was not let in: seen no key in ~/.ssh, by IdentityFile or in an agent; name one by "
+        "priv_key_file of the cluster or IdentityFile in ~/.ssh/config, or do `ssh-add`"
+    )
+    wrong = make_key(home / ".ssh" / "id_rsa", kind="rsa")
+    assert refused(lab, "node1", key_file=None).endswith(
+        f"): user root was not let in (tried {wrong}), expected one of them to open it; try `ssh -v -i {wrong} -l root "
+        "node1 true`, and check username of the cluster, IdentityFile in ~/.ssh/config and `ssh-add -l`, or set "
+        "priv_key_file"
+    )
+
+
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, str], None]]:
     """Give a key to an agent of the test's own."""
