@@ -91,6 +91,8 @@ class SshTransport:
         host.link.bound_silence(lease_s)  # after as much, the program has ended all by itself
         channel = host.link.open_session()
         try:
+            with host.link.session():  # copying needs one beside it; better told now than after the training
+                pass
             argv = command(found.python, program, lease_s, found.folder)
             host.link.execute(channel, ["sh", "-c", _START, "sh", *argv])
         except OSError:

@@ -26,6 +26,8 @@ OUTPUT_LIMIT_BYTES = 1024 * 1024
 FLOOD_BYTES = 64 * 1024 * 1024
 CLOSE_TIMEOUT_S = 2.0
 SETTLING_S = 0.5
+FREED_TIMEOUT_S = 2.0
+FREED_PAUSE_S = 0.1
 _MOST_MS = 2**31 - 1  # the kernel takes an int, 24 days
 
 # What they log, our errors say; pytest would show it all, with tracebacks. Who sets a level to debug them, keeps it.
@@ -123,12 +125,22 @@ class Link:
             OSError: the host opens no more.
         """
         timeout_s = self.answer_timeout_s if timeout_s is None else timeout_s
+        deadline_s = time.monotonic() + FREED_TIMEOUT_S
+        while True:
+            try:
+                return self._open_session(timeout_s)
+            except paramiko.ChannelException as error:
+                if time.monotonic() > deadline_s:
+                    raise OSError(
+                        f"{self.place} opens no further session ({error.text}); is MaxSessions of sshd 2 or more?"
+                    ) from error
+            time.sleep(FREED_PAUSE_S)  # sshd counts a session that was closed until what ran in it has ended
+
+    def _open_session(self, timeout_s: float) -> paramiko.Channel:
         try:
             channel = self._transport.open_session(timeout=timeout_s)
-        except paramiko.ChannelException as error:
-            raise OSError(
-                f"{self.place} opens no further session ({error.text}); is MaxSessions of sshd 3 or more?"
-            ) from error
+        except paramiko.ChannelException:
+            raise
         except (paramiko.SSHException, OSError, EOFError) as error:
             if self.is_alive:
                 raise LinkBroken(f"{self.place} opened no session within {timeout_s:g} s") from error
