@@ -54,14 +54,12 @@ def look_up(host: str, user: str | None = None, port: int | None = None, key_fil
 
 
 def _answer(argv: Sequence[str], host: str, names: Mapping[str, str]) -> str:
-    """Ask ssh; nobody is at a terminal. `names` are those of the files that it reads copies of."""
+    """Ask ssh; nobody is at a terminal. `names` has what stands in the copies that it reads for other names."""
     with subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
         start_new_session=True,
     ) as asked:
         try:
@@ -76,11 +74,16 @@ def _answer(argv: Sequence[str], host: str, names: Mapping[str, str]) -> str:
                 f"`ssh -G {host}`, does a Match exec wait, or the look-up of a name?"
             ) from error
     if asked.returncode:
-        words = next(iter(errors.strip().splitlines()), f"ssh -G ended with status {asked.returncode}").strip()
-        for copy, name in names.items():
-            words = words.replace(copy, name)
+        lines = _renamed(errors.decode("utf-8", "replace"), names).strip().splitlines()
+        words = next(iter(lines), f"ssh -G ended with status {asked.returncode}").strip()
         raise OSError(f"ssh refuses its configuration for {host}: {words}; correct it until `ssh -G {host}` takes it")
-    return output
+    return _renamed(os.fsdecode(output), names)
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    for copy, name in names.items():
+        text = text.replace(copy, name)
+    return text
 
 
 def _found(output: str) -> Found:
@@ -108,12 +111,13 @@ def _listed(value: str) -> list[str]:
 
 
 def _copied(own: Path, folder: Path) -> tuple[Path, dict[str, str]]:
-    """Write copies of the configuration in which HOME is written out; give the first, and the names by copy."""
-    names: dict[str, str] = {}
-    home = str(in_home("~"))
+    """Write copies of the configuration in which HOME is written out; give the first, and the names for theirs."""
+    home = folder / "home"  # in its name no blank needs quotes
+    home.symlink_to(in_home("~"))
+    names = {str(home): str(in_home("~"))}
 
     def in_words(found: re.Match[str]) -> str:
-        return home if found[0] in {"~", "%d"} else found[0]
+        return str(home) if found[0] in {"~", "%d"} else found[0]
 
     def copy(path: Path, base: Path, depth: int) -> Path:
         target = folder / f"{len(names)}.conf"
@@ -133,6 +137,6 @@ def _copied(own: Path, folder: Path) -> tuple[Path, dict[str, str]]:
 
     copies = [copy(path, path.parent, INCLUDE_DEPTH) for path in (own, SYSTEM_CONFIG) if path.is_file()]
     main = folder / "config"
-    usual = " ".join(f'"{home}/.ssh/{name}"' for name in ("known_hosts", "known_hosts2"))
-    main.write_text("\n".join([*(f"Include {path}" for path in copies), f"UserKnownHostsFile {usual}", ""]), "utf-8")
+    usual = f"UserKnownHostsFile {home}/.ssh/known_hosts {home}/.ssh/known_hosts2"
+    main.write_text("\n".join([*(f"Include {path}" for path in copies), usual, ""]), "utf-8")
     return main, names

@@ -258,6 +258,17 @@ def test_the_configuration_is_read_as_ssh_reads_it(home: Path, text: str, place:
     assert hop.connection.connect_timeout == (60 if "1m" in text else 7)
 
 
+def test_a_home_may_have_a_blank_in_its_name(home: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = home / "a home"
+    (other / ".ssh").mkdir(parents=True)
+    key.rename(other / "key")
+    configure(other, 'Include ~/more\nMatch exec "test -d ~/.ssh"\n  UserKnownHostsFile ~/known %d/others\n')
+    (other / "more").write_text("IdentityFile ~/key\n")
+    monkeypatch.setenv("HOME", str(other))
+    [hop] = way_to("n1", Access("me"), 7)
+    assert (hop.key_files, hop.known.files[:2]) == ((f"{other}/key",), (other / "known", other / "others"))
+
+
 def test_a_wait_for_a_host_without_a_bound_is_bounded_by_us(home: Path) -> None:
     configure(home, "ConnectTimeout none\n")
     [hop] = way_to("n1", Access("me"), 7)
