@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import socket
 
@@ -90,7 +89,7 @@ def _not_let_in(error: BaseException, hop: Hop) -> str:
     tried: list[str] = [path for path in hop.key_files if path not in hop.locked]
     if kwargs["look_for_keys"]:
         tried.append("the keys in ~/.ssh")
-    if kwargs["allow_agent"] and "SSH_AUTH_SOCK" in os.environ:
+    if hop.agent:
         tried.append("the keys of the agent")
     if kwargs["password"] is not None:
         tried.append("the password")

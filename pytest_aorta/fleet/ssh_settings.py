@@ -10,6 +10,7 @@ import fabric
 import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
 
+from pytest_aorta.fleet.ssh_agent import Agent, agent_socket
 from pytest_aorta.fleet.ssh_config import look_up
 from pytest_aorta.fleet.ssh_config_plain import Found
 from pytest_aorta.fleet.ssh_keys import HostKeyRefused, KnownHosts, Policy, lookup_name
@@ -41,6 +42,7 @@ class Hop:
     is_jump: bool = False
     is_key_given: bool = False
     proxy: Proxy | None = None
+    agent: str = ""
 
     def open(self) -> None:
         """Connect.
@@ -50,6 +52,8 @@ class Hop:
         """
         if self.proxy is not None:
             self.connection.connect_kwargs["sock"] = self.proxy.start()
+        if self.agent:
+            self.connection.client._agent = Agent(self.agent, self.connection.connect_timeout)  # noqa: SLF001  # no other way
         try:
             self.connection.open()
         except (paramiko.AuthenticationException, HostKeyRefused):
@@ -160,10 +164,11 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     proxy = Proxy(expanded(command, connection, "ProxyCommand")) if command else None
     known = _known_hosts(connection, access, is_direct=not (connection.gateway or proxy))
     only_listed = config.get("identitiesonly", "no").lower() == "yes" and not (locked or only_agent)
+    agent = "" if only_listed else agent_socket(config)
     kwargs: dict[str, Any] = {
         "key_filename": [path for path in keys if path not in locked],
         "look_for_keys": not keys,
-        "allow_agent": not only_listed and config.get("identityagent", "").lower() != "none",
+        "allow_agent": bool(agent),
         "password": passphrase,
         "banner_timeout": connect_timeout_s,
         "auth_timeout": connect_timeout_s,
@@ -174,7 +179,7 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     connection.connect_timeout = connection.connect_timeout or connect_timeout_s
     connection.forward_agent = False
     connection.client.set_missing_host_key_policy(known)
-    return Hop(connection, known, tuple(keys), locked, not is_last, bool(own), proxy)
+    return Hop(connection, known, tuple(keys), locked, not is_last, bool(own), proxy, agent)
 
 
 def _transport_factory(kinds: tuple[str, ...]) -> Any:

@@ -23,6 +23,7 @@ from tests.fleet.ssh_keys_of_devices import make_security_key
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".ssh").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
     return tmp_path
 
 
@@ -128,6 +129,20 @@ def test_a_user_without_a_name_or_a_home_is_told_what_to_set(with_home: bool, wh
             argv, capture_output=True, text=True, check=True, env=environment, cwd=Path(__file__).parents[2]
         )
     assert why in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "agent"),
+    [("SSH_AUTH_SOCK", "agent"), ("$OTHER", "other"), ("~/%h", "n1"), ('"~/a b"', "a b"), ("none", "")],
+)
+def test_the_agent_is_the_one_that_the_configuration_names(
+    home: Path, monkeypatch: pytest.MonkeyPatch, value: str, agent: str
+) -> None:
+    monkeypatch.setenv("OTHER", str(home / "other"))
+    configure(home, f"IdentityAgent {value}\n")
+    [hop] = way_to("n1", Access("me"), 7)
+    assert hop.agent == (str(home / agent) if agent else "")
+    assert hop.connection.connect_kwargs["allow_agent"] is bool(agent)
 
 
 def test_a_key_with_a_passphrase_is_left_to_the_agent(home: Path) -> None:

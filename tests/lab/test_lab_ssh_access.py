@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -235,9 +236,14 @@ def test_a_key_with_a_passphrase(
         path.write_text(before)
 
 
-@pytest.mark.parametrize("where", ["nowhere", "usual file", "configuration", "agent"])
+@pytest.mark.parametrize("where", ["nowhere", "usual file", "configuration", "agent", "other agent"])
 def test_without_a_key_file_those_keys_open_that_ssh_tries(
-    lab: Lab, host: Host, home: Path, agent: Callable[[Path, str], None], where: str
+    lab: Lab,
+    host: Host,
+    home: Path,
+    agent: Callable[[Path, str], None],
+    where: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
     key = home / ".ssh" / ("id_ed25519" if where == "usual file" else "ours")
@@ -246,8 +252,12 @@ def test_without_a_key_file_those_keys_open_that_ssh_tries(
     if where == "configuration":
         with (home / ".ssh" / "config").open("a") as config:
             config.write("  IdentityFile ~/.ssh/ours\n")
-    if where == "agent":
+    if "agent" in where:
         agent(key, "")
+    if where == "other agent":
+        with (home / ".ssh" / "config").open("a") as config:
+            config.write(f"  IdentityAgent {os.environ['SSH_AUTH_SOCK']}\n")
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(home / "another"))
     if where != "nowhere":
         assert client_address(lab, "node1", key_file=None) == lab.plan.controller
         return
