@@ -176,9 +176,10 @@ def ignored_warnings(model: BaseModel, path: JsonPath) -> list[str]:
     The same field of many nodes, or of all, is told once.
     """
     found = list(dict.fromkeys(ignored_fields(model, path)))
+    hints = [(place, near(str(place[-1]), known)) for place, known in found[:_MOST_WARNINGS]]
     told = [
-        f"{path_text(place)} is ignored: it is a field of other tools{near(str(place[-1]), known)}"
-        for place, known in found[:_MOST_WARNINGS]
+        f"{path_text(place)} is ignored: {'there is no such field' if hint else 'it is a field of other tools'}{hint}"
+        for place, hint in hints
     ]
     if len(found) > len(told):
         told.append(f"{path_text(path)}: {len(found) - len(told)} more fields are ignored")

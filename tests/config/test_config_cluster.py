@@ -237,3 +237,10 @@ def test_names_reach_no_terminal_raw(site: Site) -> None:
     told = site.minimal_faults(cluster={**TWO_NODES, "node_dict": {"a\n\x1b[31mb\u202e": {}}}, **{"x\ry": 1})
     assert all(f"{where}{message}".isprintable() for where, message in told.items())
     assert r"cluster.node_dict.a\n\x1b[31mb\u202e" in told
+
+
+def test_a_misspelt_field_is_not_called_one_of_other_tools(site: Site) -> None:
+    cluster = {**TWO_NODES, "host_key_polisy": "reject", "mgmt_net": "10.0.0.0/8"}
+    told = site.minimal(cluster=cluster).warnings
+    assert "cluster.host_key_polisy is ignored: there is no such field, did you mean host_key_policy?" in told
+    assert "cluster.mgmt_net is ignored: it is a field of other tools" in told
