@@ -123,7 +123,7 @@ class FleetError(AortaError):
 
     def __init__(self, by_host: Mapping[str, HostError]) -> None:
         self.by_host = dict(by_host)
-        super().__init__(told({host: str(error) for host, error in self.by_host.items()}))
+        super().__init__(told((host, str(error)) for host, error in self.by_host.items()))
 
 
 class ContainerError(AortaError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 _NUMBERED = re.compile(r"(.*?)(\d+)$")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
@@ -13,6 +13,7 @@ _NO_REASON = re.compile(r"[^A-Za-z0-9 .,:;()/_+@%-]+")
 _EVERY_NODE = "ALL"  # scontrol takes it for all nodes of the cluster
 MAX_REASON_CHARS = 120
 MAX_SPELT = 3
+_ADDRESS = re.compile(r"(\0) is \S+(?= port \d)")  # which ssh was led to from that name
 
 
 def host_list(hosts: Iterable[str]) -> str:
@@ -36,28 +37,33 @@ def host_list(hosts: Iterable[str]) -> str:
     return ",".join(_written(*group) for group in groups)
 
 
-def told(sentences: Mapping[str, str]) -> str:
+def told(sentences: Iterable[tuple[str | None, str]]) -> str:
     """Join what is said of hosts, each sentence beginning with its host's name; the same is said once for all of them.
 
     `gpu1 (likewise gpu[2-9]): the name gpu1 does not resolve`, or `gpu1, gpu2: no torch` where no name comes again.
+    What is said of no host stands as it is.
     """
     groups: dict[str, list[str]] = {}
-    for host, said in sentences.items():
-        groups.setdefault(_name(host).sub("\0", said), []).append(host)
-    return "; ".join(_said(hosts, sentences[hosts[0]]) for hosts in groups.values())
+    first: dict[str, str] = {}
+    for host, said in sentences:
+        alike = said if host is None else _ADDRESS.sub("\\1", _name(host).sub("\0", said))
+        first.setdefault(alike, said)
+        groups.setdefault(alike, []).extend([] if host is None else [host])
+    return "; ".join(_said(hosts, first[alike]) for alike, hosts in groups.items())
 
 
 def _said(hosts: list[str], sentence: str) -> str:
-    first, *others = hosts
+    first, *others = dict.fromkeys(hosts) or [""]
     rest = sentence.removeprefix(first)
     if not others or rest == sentence:
         return sentence
     if rest.startswith(":") and not _name(first).search(rest):
-        return _spelt(hosts) + rest
-    return f"{first} (likewise {_spelt(others)}){rest}"
+        return spelt([first, *others]) + rest
+    return f"{first} (likewise {spelt(others)}){rest}"
 
 
-def _spelt(hosts: list[str]) -> str:
+def spelt(hosts: list[str]) -> str:
+    """Name a few hosts in words, many as a host list."""
     return ", ".join(hosts) if len(hosts) <= MAX_SPELT else host_list(hosts)
 
 

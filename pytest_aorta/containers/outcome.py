@@ -37,4 +37,4 @@ class Outcome(Generic[T]):
 
 def by_host(causes: Mapping[str, str]) -> str:
     """Write causes down; the same one is written once for all its hosts."""
-    return told({host: f"{host}: {cause}" for host, cause in causes.items()})
+    return told((host, f"{host}: {cause}") for host, cause in causes.items())

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pytest_aorta.checks import UNMEASURED, Account, Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError, ContainerError, Defect, FleetError, HostError, Misnamed, StoodStill
+from pytest_aorta.hostlist import told
 from pytest_aorta.reporting.model import PRIOR_FAILURE
 from pytest_aorta.reporting.text import clean, cut_middle
 from pytest_aorta.run.context import RunContext
@@ -224,7 +225,7 @@ def _judged(stage: Stage, product: Product) -> StageRecord:
     whole = StageRecord(name=stage.test, outcome="passed", checks=product.checks, notes=notes)
     if not failed:
         return whole
-    sentence = product.failure or "; ".join(check.reason or check.label for check in failed)
+    sentence = product.failure or told((check.host, check.reason or check.label) for check in failed)
     rig = all(check.fault in UNMEASURED for check in failed)
     reason = (COULD_NOT_MEASURE if rig else MEASURED_BAD) + sentence
     return whole.model_copy(

@@ -9,6 +9,7 @@ from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.errors import AortaError, FleetError
 from pytest_aorta.fleet.ask import Ask
+from pytest_aorta.hostlist import told
 from pytest_aorta.ranks import ranks_of
 from pytest_aorta.run.context import RunContext, log
 from pytest_aorta.run.gating import Step
@@ -66,7 +67,7 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
         update={
             "status": _status(phase, error),
             "exit_codes": {host: phase.exits.get(host) for host in tree.root},
-            "error_message": error or "; ".join(c.reason for c in checks if c.failed and not c.subtest),
+            "error_message": error or told((c.host, c.reason) for c in checks if c.failed and not c.subtest),
             "duration_seconds": round(duration, 3),
             "ended_at_s": execution.launched_at_s + duration,
             "ranks_seen": tuple(sorted(watch.ranks)),
@@ -172,10 +173,13 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
             yield _bad(str(why), phase, look, host, fault="rig")
         return
     found: list[Check] = []
-    for host, cause in first_causes(watch.failures, phase.failed).items():
+    causes = first_causes(watch.failures, phase.failed)
+    if refusals := [(host, cause.said) for host, cause in causes.items() if cause.is_refusal]:
+        found.append(_refusal(told(refusals), phase, settings, accelerator))
+    for host, cause in causes.items():
         if cause.is_refusal:
-            found.append(_refusal(cause.said, phase, settings, accelerator))
-        elif cause.is_own or not phase.lost:  # else it died of a host that was lost
+            continue
+        if cause.is_own or not phase.lost:  # else it died of a host that was lost
             limit = why_killed(run, host) if KILLED in cause.said else ""
             found.append(_bad(cause.said + limit, phase, f"read {logs[phase.hosts.index(host)]}", host))
     found += [_bad(lost.said, phase, lost.next_step, lost.host, lost.fault) for lost in losses_of(run, phase.lost)]
@@ -185,11 +189,20 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
         yield _bad(
             phase.given_up + (f" ({state})" if state else ""),
             phase,
-            f"look at the rank named first; the stacks are in {run.folder.path}/{PHASE}-node-*.log"
-            if watch.has_stacks
-            else f"look at the last lines of {', '.join(logs[:2])}",
+            _where_to_look(run, phase, watch),
+            watch.awaited,
             fault=found[0].fault if found else "workload",
         )
+
+
+def _where_to_look(run: RunContext, phase: Phase, watch: Watch) -> str:
+    if watch.awaited is not None:
+        log = run.folder.log_of(PHASE, phase.hosts.index(watch.awaited), watch.awaited)
+        return f"look at the rank named first; its stack is in {log}"
+    if watch.has_stacks:
+        return f"look at the rank named first; the stacks are in {run.folder.path}/{PHASE}-node-*.log"
+    logs = [run.folder.log_of(PHASE, rank, host) for rank, host in enumerate(phase.hosts)]
+    return f"look at the last lines of {', '.join(logs[:2])}"
 
 
 def _refusal(said: str, phase: Phase, settings: Settings, accelerator: Accelerator) -> Check:

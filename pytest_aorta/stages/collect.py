@@ -98,7 +98,7 @@ def collect_traces(run: RunContext, execution: Execution) -> Artifacts:
         kernel_log_notes=execution.kernel_log_notes,
         checks=checks,
         failure=f"{len(errors)} of {len(hosts)} hosts gave {'no' if errors.keys() - usable else 'not all'} traces: "
-        + told(errors)
+        + told(errors.items())
         if missing
         else "",
     )

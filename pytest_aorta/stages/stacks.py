@@ -67,8 +67,7 @@ def where_they_stand(places: Mapping[Source, Place], hosts: Sequence[str], ranks
     """
     if not places:
         return ""
-    expected = [Source(host, local) for host in hosts for local in range(ranks_per_host)]
-    silent = [_rank(source, hosts, ranks_per_host) for source in expected if source not in places]
+    silent = [_rank(source, hosts, ranks_per_host) for source in _silent(places, hosts, ranks_per_host)]
     groups: dict[Place, list[Source]] = {}
     for source, place in places.items():
         groups.setdefault(place, []).append(source)
@@ -78,6 +77,19 @@ def where_they_stand(places: Mapping[Source, Place], hosts: Sequence[str], ranks
         for place, sources in ordered
     ]
     return "; ".join([*([f"no stack came from {_named(silent)}"] if silent else []), *told])
+
+
+def awaited(places: Mapping[Source, Place], hosts: Sequence[str], ranks_per_host: int) -> str | None:
+    """Give the one of several hosts that the others wait for, where that is clear: theirs all wait, its own do not."""
+    away = {source.host for source in _silent(places, hosts, ranks_per_host)}
+    away |= {source.host for source, place in places.items() if not place.waits}
+    waits = any(place.waits for place in places.values())
+    return next(iter(away)) if waits and len(away) == 1 and len(hosts) > 1 else None
+
+
+def _silent(places: Mapping[Source, Place], hosts: Sequence[str], ranks_per_host: int) -> list[Source]:
+    expected = [Source(host, local) for host in hosts for local in range(ranks_per_host)]
+    return [source for source in expected if source not in places]
 
 
 def _order(found: tuple[Source, Place | None]) -> tuple[str, int]:

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_aorta.config.redact import scrub, scrub_file
 from pytest_aorta.errors import ConfigError, Fault
+from pytest_aorta.hostlist import spelt
 from pytest_aorta.plugin import Activation
 from pytest_aorta.reporting.model import RunView
 from pytest_aorta.reporting.text import clean
@@ -68,8 +69,10 @@ class Validation:
         named = str(self._found.config_file)
         if stored is not None:
             named = f"judging run {stored.folder.run_id} by {self._limits()}"
-        hosts = ", ".join(host.name for host in settings.cluster.hosts[:8])
-        lines = [f"aorta: {named} (from {self._found.origin}); {self._opened.suite_name} on {hosts}"]
+        names = [host.name for host in settings.cluster.hosts]
+        many = f" ({len(names)} hosts)" if len(names) > 1 else ""
+        where = f"{self._opened.suite_name} on {spelt(names)}{many}"
+        lines = [f"aorta: {named} (from {self._found.origin}); {where}"]
         return [*lines, *(f"aorta: warning: {warning}" for warning in settings.warnings)]
 
     def _limits(self) -> str:

@@ -75,14 +75,25 @@ def test_what_is_no_node_name_is_not_drained() -> None:
 
 def test_the_same_is_said_once_for_all_its_hosts() -> None:
     hosts = [f"gpu{number:02d}" for number in range(1, 13)]
-    assert told({host: f"{host}: the name {host} does not resolve" for host in hosts}) == (
+    assert told((host, f"{host}: the name {host} does not resolve") for host in hosts) == (
         "gpu01 (likewise gpu[02-12]): the name gpu01 does not resolve"
     )
-    assert told({"a1": "a1: no torch", "b": "b: no torch", "a2": "a2 has nothing in /x-a2/tree"}) == (
+    assert told([("a1", "a1: no torch"), ("b", "b: no torch"), ("a2", "a2 has nothing in /x-a2/tree")]) == (
         "a1, b: no torch; a2 has nothing in /x-a2/tree"
     )
-    assert told({"n1": "n1 has nothing in /x-n1", "n2": "n2 has nothing in /x-n2"}) == (
+    assert told([("n1", "n1 has nothing in /x-n1"), ("n2", "n2 has nothing in /x-n2")]) == (
         "n1 (likewise n2) has nothing in /x-n1"
     )
-    assert told({"n1": "pytest itself stood still", "n2": "pytest itself stood still"}) == "pytest itself stood still"
-    assert told({"n1": "n1: one", "n2": "n2: other", "n11": "n11: one"}) == "n1, n11: one; n2: other"
+    assert told((host, "pytest itself stood still") for host in ("n1", "n2")) == "pytest itself stood still"
+    assert told([("n1", "n1: one"), ("n2", "n2: other"), ("n11", "n11: one"), (None, "2 of 3")]) == (
+        "n1, n11: one; n2: other; 2 of 3"
+    )
+    assert told([("n1", "n1: one"), ("n1", "n1: one")]) == "n1: one"
+
+
+def test_the_own_address_of_a_host_tells_no_two_apart_another_does() -> None:
+    refused = "{0}: no SSH connection ({0} is 10.0.0.{1} port 22 as ops): connection refused"
+    assert told((f"n{n}", refused.format(f"n{n}", n)) for n in (1, 2)) == (
+        "n1 (likewise n2): no SSH connection (n1 is 10.0.0.1 port 22 as ops): connection refused"
+    )
+    assert told((f"n{n}", f"n{n}: 10.0.0.{n + 7} does not answer") for n in (1, 2)).count("does not answer") == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_aorta.stages.stacks import Source, Stacks, where_they_stand
+from pytest_aorta.stages.stacks import Place, Source, Stacks, awaited, where_they_stand
 
 HOSTS = ["a", "b"]
 TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
@@ -21,12 +21,16 @@ SLEEPS = ["Current thread 0x70 (most recent call first):", '  File "/opt/train.p
 WAITING = "in all_reduce (distributed_c10d.py:2810), called from step (train.py:7)"
 
 
-def seen(ranks_per_host: int, **ranks: list[str]) -> str:
+def places_of(ranks: dict[str, list[str]]) -> dict[Source, Place]:
     stacks = Stacks()
     for name, lines in ranks.items():
         for line in lines:
             stacks.line(Source(name[0], int(name[1:]) if name[1:] else None), line)
-    return where_they_stand(stacks.places(), HOSTS, ranks_per_host)
+    return stacks.places()
+
+
+def seen(ranks_per_host: int, **ranks: list[str]) -> str:
+    return where_they_stand(places_of(ranks), HOSTS, ranks_per_host)
 
 
 def test_who_stands_elsewhere_comes_first_and_the_others_as_one() -> None:
@@ -50,3 +54,19 @@ def test_many_that_stand_together_are_counted() -> None:
 @pytest.mark.parametrize("lines", [[], ["Current thread 0x70 (most recent call first):", "<no Python frame>"]])
 def test_a_stack_without_frames_says_nothing(lines: list[str]) -> None:
     assert seen(0, a=lines, b=SLEEPS) == "b in <module> (train.py:18)"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "host"),
+    [
+        ({"a0": WAITS, "a1": WAITS, "b0": WAITS, "b1": SLEEPS}, "b"),
+        ({"a0": WAITS, "a1": WAITS, "b0": WAITS}, "b"),
+        ({"a0": WAITS, "a1": SLEEPS, "b0": WAITS, "b1": SLEEPS}, None),
+        ({"a0": WAITS, "a1": SLEEPS, "b0": WAITS}, None),
+        ({"a0": WAITS, "a1": WAITS, "b0": WAITS, "b1": WAITS}, None),
+        ({"a0": SLEEPS, "a1": SLEEPS}, None),
+        ({}, None),
+    ],
+)
+def test_a_host_is_named_only_where_all_others_wait_for_it_alone(ranks: dict[str, list[str]], host: str | None) -> None:
+    assert awaited(places_of(ranks), HOSTS, 2) == host
