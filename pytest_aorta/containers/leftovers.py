@@ -44,6 +44,16 @@ def is_over(why: str) -> bool:
 
 def undone(name: str) -> str:
     """Say what an undoing of that name has done on its host."""
+    return " ".join(_subject_and_verb(name))
+
+
+def not_undone(name: str, why: str) -> str:
+    """Say what an undoing of that name has not done."""
+    subject, verb = _subject_and_verb(name)
+    return f"{subject} could not be {verb}: {why}"
+
+
+def _subject_and_verb(name: str) -> tuple[str, str]:
     if _CONTAINER_ID.fullmatch(name):
-        return f"container {name[:12]} removed"
-    return f"{name} {'removed' if name.startswith('/') else 'ended'}"
+        return f"container {name[:12]}", "removed"
+    return name, "removed" if name.startswith("/") else "ended"

@@ -9,7 +9,7 @@ from pytest_aorta.config.cluster import Cluster
 from pytest_aorta.config.document import path_text
 from pytest_aorta.config.redact import REDACTED
 from pytest_aorta.config.settings import Settings, restore
-from pytest_aorta.containers.leftovers import is_over, remove_containers, undone
+from pytest_aorta.containers.leftovers import is_over, not_undone, remove_containers, undone
 from pytest_aorta.errors import AortaError, ConfigError, Fault
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
@@ -174,13 +174,14 @@ class _Cleaning:
         ended = []
         for host, answer in answers.items():
             count = len(answer.get("ended", []))
-            self._done.append(f"{host}: {count} processes ended" if count else f"{host}: no process was left")
-            not_undone = {name: why for name, why in answer.get("not_undone", {}).items() if not is_over(why)}
+            kept = {name: why for name, why in answer.get("not_undone", {}).items() if not is_over(why)}
+            if count or not kept:
+                self._done.append(f"{host}: {count} processes ended" if count else f"{host}: no process was left")
             self._done += [f"{host}: {undone(name)}" for name in answer.get("undone", [])]
-            self._problems += [f"{host}: {name[:12]} could not be removed: {why}" for name, why in not_undone.items()]
+            self._problems += [f"{host}: {not_undone(*each)}" for each in kept.items()]
             if answer.get("left"):
                 self._problems.append(f"{host}: processes {answer['left']} would not end; its work folder stays")
-            elif not not_undone:
+            elif not kept:
                 ended.append(host)
         self._problems += [str(error) for error in answers.failed.values()]
         return ended

@@ -74,6 +74,8 @@ class RunContext:
     interruption: Interruption
     progress: Progress = silent
     products: dict[type[Product], Product] = field(default_factory=dict)
+    in_use: set[str] = field(default_factory=set)
+    """Hosts on which something of this run may still run that is ended from its work folder, which stays then."""
     _there: dict[str, bool] = field(default_factory=dict)
     _undo: list[tuple[str, Undo, bool]] = field(default_factory=list)
     _connected: bool = False
@@ -174,7 +176,7 @@ class RunContext:
         lost = [host for host in self.fleet.hosts if host in roused or self._inside.loss(host) is not None]
         return {
             host: f"{host}: its container {container.name} is paused, so what runs in it could not be ended; let it go "
-            f"on ({self.engine.name} unpause), and it ends by itself"
+            f"on ({self.engine.name} unpause), then run `aorta clean`"
             for host in self._paused(lost)
         }
 
@@ -265,6 +267,7 @@ class RunContext:
         there: set[str] = set()
         with self.interruption.held():
             paused = self._unended(self.rouse()) if self._undo else {}
+            self.in_use |= paused.keys()
             while self._undo:
                 what, undo, is_inside = self._undo.pop()
                 lost |= self._lost()  # a fleet that is closed knows of none any more

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pytest_aorta.config.cluster import Cluster
 from pytest_aorta.containers.commands import is_closed
 from pytest_aorta.containers.docker_cli import ProgramName
-from pytest_aorta.containers.leftovers import is_over, remove_containers, undone
+from pytest_aorta.containers.leftovers import is_over, not_undone, remove_containers, undone
 from pytest_aorta.containers.lifetime import Found
 from pytest_aorta.errors import AortaError
 from pytest_aorta.fleet.ask import Ask
@@ -92,7 +92,7 @@ def _reap(fleet: Fleet, host: str, folder: str, done: list[str], problems: list[
         return
     answer, run = answers[host], folder.rpartition("/")[2].removesuffix(STATE_SUFFIX)
     kept = {name: why for name, why in answer["not_undone"].items() if not is_over(why)}
-    problems += [f"{host}: run {run}: {name[:12]} could not be removed: {why}" for name, why in kept.items()]
+    problems += [f"{host}: run {run}: {not_undone(*each)}" for each in kept.items()]
     if answer["left"]:
         problems.append(f"{host}: run {run}: processes {answer['left']} would not end")
     if kept or answer["left"]:

@@ -36,9 +36,14 @@ def start_containers(
     described = run.engine.launch(run.fleet, specs)
     for host, text in described.items():
         log.info("%s: %s", host, text)
-    enter(run, work_dirs)
+    entered = enter(run, work_dirs)
     owners = {host: (int(answer["uid"]), int(answer["gid"])) for host, answer in facts.items()}
-    run.on_teardown(GIVEN_BACK, lambda: give_back(run, work_dirs, owners), is_inside=True)
+
+    def hand_over() -> None:
+        entered.end_left()
+        give_back(run, work_dirs, owners)
+
+    run.on_teardown(GIVEN_BACK, hand_over, is_inside=True)
     return described
 
 

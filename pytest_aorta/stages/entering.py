@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from pytest_aorta.config.container import Container
@@ -30,7 +30,78 @@ def required(settings: Settings) -> Container:
     return settings.config.container
 
 
-def enter(run: RunContext, work_dirs: Mapping[str, str]) -> None:
+class Entered:
+    """The node programs in the containers of a run, and how its hosts end what one of them, once lost, has left there.
+
+    `reaping` has the commands for that, by host; none where containers are removed with all that runs in them.
+    """
+
+    def __init__(self, run: RunContext, programs: Mapping[str, str], states: Mapping[str, str]) -> None:
+        self.fleet = _inside(run, programs)
+        self._run = run
+        self._container = required(run.settings)
+        self._what = f"what ran in container {self._container.name}"
+        self._left: dict[str, HostError | None] = {}
+        (python, *_) = python_command(run.settings)
+        is_removed = self._container.lifetime == "per_run"
+        self._reaping = {
+            host: run.engine.argv(host, [python, program, "--reap", states[host]])
+            for host, program in ({} if is_removed else programs).items()
+        }
+
+    def arrange(self) -> None:
+        """Have the hosts end what runs in containers that stay, should nobody have told them that it has ended."""
+        undoing = {"name": self._what, "timeout_s": REAP_SECONDS}
+        self._run.ask({host: Ask("undo", {**undoing, "argv": argv}) for host, argv in self._reaping.items()})
+
+    def end_left(self) -> None:
+        """End what lost node programs left, while it is still theirs; `leave` says what could not be ended."""
+        self._reap({host for host in self._reaping if self.fleet.loss(host) is not None})
+
+    def leave(self) -> None:
+        """Have the node programs leave, and end what those left that do not.
+
+        Raises:
+            FleetError: on one or more hosts something could not be ended.
+        """
+        lost = {host for host in self._reaping if self.fleet.loss(host) is not None}
+        errors: dict[str, HostError] = {}
+        try:
+            self.fleet.close()
+        except FleetError as error:
+            errors |= error.by_host
+        self._reap((lost | errors.keys()) & self._reaping.keys())
+        for host, why in self._left.items():
+            errors.pop(host, None)
+            errors |= {host: why} if why is not None else {}
+        self._run.in_use |= errors.keys() & self._reaping.keys()
+        ended = [host for host in self._reaping if host not in self._run.in_use]
+        self._run.fleet.perform({host: Ask("undone", {"name": self._what}) for host in ended})
+        if errors:
+            raise FleetError(errors)
+
+    def _reap(self, hosts: Iterable[str]) -> None:
+        """Note by host why what is left there could not be ended, or that it was; each is tried once.
+
+        Of hosts whose container stands still, the end of the run says so.
+        """
+        known = self._left.keys() | self._run.in_use
+        open_ones = [host for host in hosts if host not in known and self._run.fleet.loss(host) is None]
+        asks = {
+            host: Ask("run", {"argv": self._reaping[host], "timeout_s": REAP_SECONDS}, REAP_SECONDS + 10)
+            for host in open_ones
+        }
+        answers = self._run.fleet.perform(asks)
+        self._left |= answers.failed
+        for host, answer in answers.items():
+            said = str(answer["stderr"]).strip()
+            is_ended = answer["exit_code"] == 0 or is_over(said)
+            why = said or f"it was not done within {REAP_SECONDS} s"
+            told = f"what still runs in its container {self._container.name} could not be ended: {why}"
+            self._left[host] = None if is_ended else CommandFailed(host, told)
+
+
+def enter(run: RunContext, work_dirs: Mapping[str, str]) -> Entered:
     """Start the node programs inside and have the workload live there from now on."""
     programs = {host: f"{path}/{NAME}" for host, path in work_dirs.items()}
     with tempfile.TemporaryDirectory(prefix="aorta-") as folder:
@@ -39,67 +110,16 @@ def enter(run: RunContext, work_dirs: Mapping[str, str]) -> None:
         program.chmod(0o644)
         run.fleet.send(program, programs)
     _require_visible(run, programs)
-    inside = _inside(run, programs)
     states = {host: f"{path}/inside.node" for host, path in work_dirs.items()}
-    reaping = _have_ended(run, programs, states)
-    run.on_teardown("node programs in the containers ended", lambda: _leave(run, inside, reaping), is_inside=True)
+    entered = Entered(run, programs, states)
+    entered.arrange()
+    run.on_teardown("node programs in the containers ended", entered.leave, is_inside=True)
     try:
-        inside.open(states)
+        entered.fleet.open(states)
     except FleetError as error:
         raise FleetError({host: _told(run.settings, each) for host, each in error.by_host.items()}) from error
-    run.enter(inside)
-
-
-def _have_ended(run: RunContext, programs: Mapping[str, str], states: Mapping[str, str]) -> dict[str, list[str]]:
-    """Have what runs in containers that stay be ended by their hosts, should their own node programs be gone.
-
-    Returns:
-        By host, the command that does it; none for containers that are removed with all that runs in them.
-    """
-    container = required(run.settings)
-    if container.lifetime == "per_run":
-        return {}
-    (python, *_) = python_command(run.settings)
-    reaping = {
-        host: run.engine.argv(host, [python, program, "--reap", states[host]]) for host, program in programs.items()
-    }
-    name = _undoing(container)
-    run.ask(
-        {host: Ask("undo", {"name": name, "argv": argv, "timeout_s": REAP_SECONDS}) for host, argv in reaping.items()}
-    )
-    return reaping
-
-
-def _undoing(container: Container) -> str:
-    return f"what ran in container {container.name}"
-
-
-def _leave(run: RunContext, inside: Fleet, reaping: Mapping[str, list[str]]) -> None:
-    """Have the node programs leave; where one is lost in a container that stays, end what it has left there.
-
-    Raises:
-        FleetError: on one or more hosts something could not be ended.
-    """
-    left = {host for host in reaping if inside.loss(host) is not None}
-    errors: dict[str, HostError] = {}
-    try:
-        inside.close()
-    except FleetError as error:
-        errors |= error.by_host
-    left = {host for host in left | (errors.keys() & reaping.keys()) if run.fleet.loss(host) is None}
-    asks = {host: Ask("run", {"argv": reaping[host], "timeout_s": REAP_SECONDS}, REAP_SECONDS + 10) for host in left}
-    answers = run.fleet.perform(asks)
-    errors |= answers.failed
-    for host, answer in answers.items():
-        said = str(answer["stderr"]).strip()
-        errors.pop(host, None)
-        if answer["exit_code"] != 0 and not is_over(said):
-            name = required(run.settings).name
-            errors[host] = CommandFailed(host, f"what still runs in its container {name} could not be ended: {said}")
-    ended = [host for host in reaping if host not in errors]
-    run.fleet.perform({host: Ask("undone", {"name": _undoing(required(run.settings))}) for host in ended})
-    if errors:
-        raise FleetError(errors)
+    run.enter(entered.fleet)
+    return entered
 
 
 def _told(settings: Settings, error: HostError) -> HostError:
@@ -174,7 +194,9 @@ def give_back(run: RunContext, work_dirs: Mapping[str, str], owners: Mapping[str
 def _give_again(run: RunContext, asks: Mapping[str, Ask], work_dirs: Mapping[str, str]) -> dict[str, HostError]:
     """Ask containers that are started again for it; gives what failed."""
     failed: dict[str, HostError] = {}
-    for host, why in run.engine.revive(asks).items():
+    seen = run.engine.look(asks).good
+    ended = [host for host in asks if (found := seen.get(host)) is None or not found.is_running]
+    for host, why in run.engine.revive(ended).items():
         said = f"what its container wrote as root stays root's: it has ended and cannot be started again ({why})"
         failed[host] = CommandFailed(host, said)
     hosts = [host for host in asks if host not in failed]

@@ -205,6 +205,5 @@ def _free_space(prepared: Mapping[str, Answer]) -> Iterator[Check]:
 
 
 def _remove(run: RunContext, work_dirs: Mapping[str, str]) -> None:
-    run.fleet.perform(
-        {host: Ask("remove", {"path": path}, timeout_s=120) for host, path in work_dirs.items()}
-    ).or_raise()
+    asks = {host: Ask("remove", {"path": path}, timeout_s=120) for host, path in work_dirs.items()}
+    run.fleet.perform({host: ask for host, ask in asks.items() if host not in run.in_use}).or_raise()

@@ -63,7 +63,7 @@ def where_they_stand(places: Mapping[Source, Place], hosts: Sequence[str], ranks
     """Say where the ranks stand: first those that did not answer, then those that are not like the others.
 
     `hosts` are those of the cluster in their order, by which torchrun numbers `ranks_per_host` ranks on each; 0 where
-    nobody numbers them. Empty when nobody has answered.
+    nobody numbers them, and one stack of each host is expected. Empty when nobody has answered.
     """
     if not places:
         return ""
@@ -88,6 +88,9 @@ def awaited(places: Mapping[Source, Place], hosts: Sequence[str], ranks_per_host
 
 
 def _silent(places: Mapping[Source, Place], hosts: Sequence[str], ranks_per_host: int) -> list[Source]:
+    if not ranks_per_host:
+        answered = {source.host for source in places}
+        return [Source(host, None) for host in hosts if host not in answered]
     expected = [Source(host, local) for host in hosts for local in range(ranks_per_host)]
     return [source for source in expected if source not in places]
 

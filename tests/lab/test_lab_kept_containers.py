@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.cluster import CONTAINER, Cluster
+from tests.lab.broken import USER_ID
+from tests.lab.cluster import CHECKOUT, CONTAINER, Cluster
 from tests.lab.conftest import python_folders
-from tests.lab.fault_runs import configure_light, end_children, hold, node_programs
+from tests.lab.fault_runs import configure_light, end_children, folders_on, hold, node_programs
 from tests.lab.host import Host
 from tests.lab.lab import Lab
 from tests.lab.processes import wait_until
@@ -77,6 +78,42 @@ def test_ranks_that_nobody_of_ours_watches_any_more_are_cleaned(cluster: Cluster
         assert f"{host.name}: what ran in container {CONTAINER} ended" in told
         assert ranks(host) == []
         assert [each.state for each in host.containers()] == ["running"]
+
+
+def test_what_could_not_be_ended_while_its_container_was_paused_is_cleaned_later(cluster: Cluster) -> None:
+    second = cluster.lab.hosts[1]
+    caught = hold(cluster, "trains$")
+    wait_until(lambda: bool(ranks(second)), "the rank to train", 20)
+    second.run(["docker", "pause", CONTAINER], check=True)
+    send(second, "KILL", inside(second))
+    caught.release()
+
+    caught.end()
+
+    assert cluster.record()["uncleaned"] == ["node2"]
+    second.run(["docker", "unpause", CONTAINER], check=True)
+    assert ranks(second)
+    told = cluster.aorta("clean", code=0)
+    assert f"node2: what ran in container {CONTAINER} ended" in told
+    assert ranks(second) == []
+    assert folders_on(cluster, second) == []
+
+
+def test_a_user_without_rights_is_given_what_a_container_wrote_whose_node_program_was_lost(cluster: Cluster) -> None:
+    second = cluster.lab.hosts[1]
+    for host in cluster.lab.hosts:
+        host.run(["sh", "-c", "chgrp lab /run/docker.sock && chmod g+rw /run/docker.sock"], check=True)
+    configure_light(cluster, f"{ENDLESS} --early-traces", username="lab", **KEPT)
+    caught = hold(cluster, "trains$")
+    wait_until(lambda: bool(list(second.path(CHECKOUT).rglob("*.json"))), "a trace", 20)
+    send(second, "KILL", inside(second))
+    caught.release()
+
+    ending = caught.end()
+
+    assert ending.letters[-1] == "P", ending
+    assert {path.stat().st_uid for path in second.path(CHECKOUT).rglob("out/**/*")} == {USER_ID}
+    assert ranks(second) == []
 
 
 def test_a_kept_container_that_was_stopped_holds_nothing_up(cluster: Cluster) -> None:

@@ -150,7 +150,7 @@ def test_ssh_session_lost(cluster: Cluster) -> None:
     assert (ending.verdict, ending.fault, ending.hosts, ending.failing) == ("could_not_measure", "rig", ["node2"], [])
     assert "test_run_benchmark: node2: its SSH session ended (the connection to " in ending.sentence
     assert "and the host answers over a new one" in ending.sentence
-    assert "sshd on that host was restarted, or somebody ended the session" in ending.output
+    assert "sshd on that host was restarted, somebody ended or stopped the session" in ending.output
     assert "the host crashed" not in ending.output
     assert "drain" not in ending.output
     assert cluster.record()["uncleaned"] == []

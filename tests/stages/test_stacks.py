@@ -53,7 +53,10 @@ def test_many_that_stand_together_are_counted() -> None:
 
 @pytest.mark.parametrize("lines", [[], ["Current thread 0x70 (most recent call first):", "<no Python frame>"]])
 def test_a_stack_without_frames_says_nothing(lines: list[str]) -> None:
-    assert seen(0, a=lines, b=SLEEPS) == "b in <module> (train.py:18)"
+    assert seen(0, a=lines, b=SLEEPS) == "no stack came from a; b in <module> (train.py:18)"
+    assert (
+        seen(0, a0=SLEEPS, a1=SLEEPS, b=SLEEPS) == "local rank 0 of a, local rank 1 of a, b in <module> (train.py:18)"
+    )
 
 
 @pytest.mark.parametrize(
