@@ -23,10 +23,20 @@ def agent_socket(config: Mapping[str, Any]) -> str:
     return str(in_home(wanted))
 
 
-class Agent(paramiko.Agent):  # type: ignore[misc]
-    """The agent at a socket; one that does not answer holds no keys."""
+def public_key(name: str) -> set[bytes]:
+    """Give the key of a public file, or of that beside a private one that is absent; none where there is neither."""
+    for path in (in_home(name), in_home(f"{name}.pub")):
+        try:
+            return {paramiko.PublicBlob.from_file(str(path)).key_blob}
+        except (OSError, ValueError, UnicodeDecodeError):
+            continue
+    return set()
 
-    def __init__(self, path: str, timeout_s: float) -> None:
+
+class Agent(paramiko.Agent):  # type: ignore[misc]
+    """The agent at a socket; one that does not answer holds no keys. With `listed` keys it holds no others."""
+
+    def __init__(self, path: str, timeout_s: float, listed: frozenset[bytes] | None = None) -> None:
         AgentSSH.__init__(self)
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(timeout_s)
@@ -38,3 +48,5 @@ class Agent(paramiko.Agent):  # type: ignore[misc]
             connection.close()
         else:
             connection.settimeout(None)  # somebody may have to touch a key
+            held: tuple[Any, ...] = super().get_keys()
+            self._keys = tuple(key for key in held if listed is None or key.asbytes() in listed)

@@ -13,6 +13,8 @@ from pathlib import Path
 import fabric
 
 _TOKEN = re.compile(r"%(.?)", re.DOTALL)
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_WITH_VARIABLES = frozenset({"IdentityFile", "UserKnownHostsFile"})
 _USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _GLOBAL_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 
@@ -64,7 +66,9 @@ def _listed(keyword: str, connection: fabric.Connection, usual: str) -> list[str
 
 
 def expanded(text: str, connection: fabric.Connection, keyword: str) -> str:
-    """Give a value of the ssh configuration with its tokens replaced. Source: TOKENS in ssh_config(5).
+    """Give a value of the ssh configuration with its tokens replaced, and variables where ssh takes some.
+
+    Source: TOKENS and ENVIRONMENT VARIABLES in ssh_config(5).
 
     Raises:
         OSError: it holds one that is not known.
@@ -91,7 +95,13 @@ def expanded(text: str, connection: fabric.Connection, keyword: str) -> str:
             f"{', '.join(f'%{token}' for token in tokens)}; write out what it stands for"
         )
 
-    return _TOKEN.sub(value, text)
+    def variable(found: re.Match[str]) -> str:
+        if found[1] in os.environ:
+            return os.environ[found[1]]
+        raise OSError(f"{keyword} of the ssh configuration holds {found[0]}, which is not set; write it out")
+
+    told = _TOKEN.sub(value, text)
+    return _VARIABLE.sub(variable, told) if keyword in _WITH_VARIABLES else told
 
 
 def _own_name() -> str:

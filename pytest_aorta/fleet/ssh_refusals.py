@@ -10,7 +10,7 @@ from paramiko.ssh_exception import NoValidConnectionsError
 
 from pytest_aorta.fleet.ssh_keys import HostKeyRefused
 from pytest_aorta.fleet.ssh_proxy import ProxyEnded
-from pytest_aorta.fleet.ssh_settings import Hop
+from pytest_aorta.fleet.ssh_settings import HUNG_UP, Hop
 
 _SSH_PORT = 22
 _IS_IT_UP = "is the host up, and may this machine reach its SSH port?"
@@ -85,6 +85,11 @@ def _not_let_in(error: BaseException, hop: Hop) -> str:
         return f"{error}, expected to be let in by a key or a password alone; there is nobody to ask"
     if "timeout" in str(error).lower():
         return "it did not answer whether we are let in; is a directory service of that host slow?"
+    if str(error) == HUNG_UP:
+        return (
+            f"{HUNG_UP}, expected one to be let in before MaxAuthTries of its sshd; name the key by priv_key_file, or "
+            "by IdentityFile and IdentitiesOnly in ~/.ssh/config"
+        )
     kwargs = hop.connection.connect_kwargs
     tried: list[str] = [path for path in hop.key_files if path not in hop.locked]
     if kwargs["look_for_keys"]:

@@ -10,13 +10,14 @@ import fabric
 import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from pytest_aorta.fleet.ssh_agent import Agent, agent_socket
+from pytest_aorta.fleet.ssh_agent import Agent, agent_socket, public_key
 from pytest_aorta.fleet.ssh_config import look_up
 from pytest_aorta.fleet.ssh_config_plain import Found
 from pytest_aorta.fleet.ssh_keys import HostKeyRefused, KnownHosts, Policy, lookup_name
 from pytest_aorta.fleet.ssh_paths import expanded, in_home, known_hosts_files
 from pytest_aorta.fleet.ssh_proxy import Proxy, ProxyEnded
 
+HUNG_UP = "it hung up while keys were tried"
 _HOST_AND_PORT = re.compile(r"(?:\[(.+)\]|([^:]+))(?::(\d+))?")
 
 
@@ -43,6 +44,7 @@ class Hop:
     is_key_given: bool = False
     proxy: Proxy | None = None
     agent: str = ""
+    listed: frozenset[bytes] | None = None
 
     def open(self) -> None:
         """Connect.
@@ -53,7 +55,7 @@ class Hop:
         if self.proxy is not None:
             self.connection.connect_kwargs["sock"] = self.proxy.start()
         if self.agent:
-            self.connection.client._agent = Agent(self.agent, self.connection.connect_timeout)  # noqa: SLF001  # no other way
+            self.connection.client._agent = Agent(self.agent, self.connection.connect_timeout, self.listed)  # noqa: SLF001  # no other way
         try:
             self.connection.open()
         except (paramiko.AuthenticationException, HostKeyRefused):
@@ -61,14 +63,12 @@ class Hop:
         except (OSError, EOFError, paramiko.SSHException) as error:
             if how := self.proxy.why_ended() if self.proxy is not None else "":
                 raise ProxyEnded(how) from error
-            if type(error) is paramiko.SSHException and self._was_at_login():
-                raise paramiko.AuthenticationException(str(error)) from error
+            transport = self.connection.client.get_transport()
+            if type(error) is paramiko.SSHException and transport is not None and transport.initial_kex_done:
+                # the greeting was over: paramiko calls an RSA key that is refused an invalid one
+                hung_up = not transport.is_active()
+                raise paramiko.AuthenticationException(HUNG_UP if hung_up else str(error)) from error
             raise
-
-    def _was_at_login(self) -> bool:
-        """Tell whether the greeting was over: paramiko calls an RSA key that is refused an invalid one."""
-        transport = self.connection.client.get_transport()
-        return transport is not None and bool(transport.initial_kex_done and transport.is_active())
 
     @property
     def place(self) -> str:
@@ -143,6 +143,7 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     config = connection.ssh_config
     passphrase = access.password if is_last else None
     keys: dict[str, bool] = {}  # whether each is locked
+    public: set[bytes] = set()  # keys that are listed and that only the agent can hold
     own = str(in_home(access.key_file)) if access.key_file and is_last else None
     if own:
         keys |= _key(own, passphrase)
@@ -156,18 +157,19 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
         except SecurityKey:
             only_agent = True
         except OSError:  # as ssh does, which passes over what is absent
-            continue
+            public |= public_key(name)
     if access.key_file and not is_last:  # a jump host has its own keys first
         keys |= _key(access.key_file, None)
     locked = tuple(path for path, is_locked in keys.items() if is_locked)
     command = config.get("proxycommand") if not connection.gateway else None
     proxy = Proxy(expanded(command, connection, "ProxyCommand")) if command else None
     known = _known_hosts(connection, access, is_direct=not (connection.gateway or proxy))
-    only_listed = config.get("identitiesonly", "no").lower() == "yes" and not (locked or only_agent)
-    agent = "" if only_listed else agent_socket(config)
+    only_listed = config.get("identitiesonly", "no").lower() == "yes"
+    agent = "" if only_listed and not (locked or only_agent or public) else agent_socket(config)
+    listed = frozenset(public) if only_listed and not (locked or only_agent) else None
     kwargs: dict[str, Any] = {
         "key_filename": [path for path in keys if path not in locked],
-        "look_for_keys": not keys,
+        "look_for_keys": not (keys or public),
         "allow_agent": bool(agent),
         "password": passphrase,
         "banner_timeout": connect_timeout_s,
@@ -179,7 +181,7 @@ def _prepared(connection: fabric.Connection, access: Access, connect_timeout_s: 
     connection.connect_timeout = connection.connect_timeout or connect_timeout_s
     connection.forward_agent = False
     connection.client.set_missing_host_key_policy(known)
-    return Hop(connection, known, tuple(keys), locked, not is_last, bool(own), proxy, agent)
+    return Hop(connection, known, tuple(keys), locked, not is_last, bool(own), proxy, agent, listed)
 
 
 def _transport_factory(kinds: tuple[str, ...]) -> Any:

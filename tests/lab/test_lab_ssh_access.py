@@ -273,6 +273,39 @@ def test_without_a_key_file_those_keys_open_that_ssh_tries(
     )
 
 
+@pytest.mark.parametrize("named", ["ours.pub", "ours"], ids=["the public file", "a private one that is absent"])
+def test_of_an_agent_with_many_keys_the_listed_one_opens(
+    lab: Lab, host: Host, home: Path, agent: Callable[[Path, str], None], named: str
+) -> None:
+    """Its private half lies nowhere but in the agent, and without the list the host has hung up before its turn."""
+    folder = home / ".ssh"
+    for number in range(8):
+        agent(make_key(folder / f"wrong{number}"), "")
+    agent(Path(shutil.copy(lab.key, folder / "ours")), "")
+    public = subprocess.run(["ssh-keygen", "-y", "-f", str(folder / "ours")], stdout=subprocess.PIPE, check=True)
+    (folder / "ours.pub").write_bytes(public.stdout)
+    (folder / "ours").unlink()
+    config = f"Host node1\n  HostName {host.address}\n"
+    (folder / "config").write_text(config)
+    assert refused(lab, "node1", key_file=None).endswith(
+        "): it hung up while keys were tried, expected one to be let in before MaxAuthTries of its sshd; name the key "
+        "by priv_key_file, or by IdentityFile and IdentitiesOnly in ~/.ssh/config"
+    )
+    (folder / "config").write_text(f"{config}  IdentityFile ~/.ssh/{named}\n  IdentitiesOnly yes\n")
+    assert client_address(lab, "node1", key_file=None) == lab.plan.controller
+
+
+def test_variables_of_the_environment_stand_in_names_of_keys(
+    lab: Lab, host: Host, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(lab.key, home / "ours")
+    (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n  IdentityFile ${{OURS}}/ours\n")
+    monkeypatch.setenv("OURS", str(home))
+    assert client_address(lab, "node1", key_file=None) == lab.plan.controller
+    monkeypatch.delenv("OURS")
+    assert "OURS" in refused(lab, "node1", key_file=None)
+
+
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, str], None]]:
     """Give a key to an agent of the test's own."""
