@@ -92,7 +92,8 @@ def _foreign(run: RunContext) -> WorkloadTree:
     found = run.ask_inside(Ask("stat", {"paths": [folder, script]}))
     kinds = {host: {path: each["kind"] for path, each in answer["files"].items()} for host, answer in found.items()}
     without = {host: f"{folder} is no folder there" for host, kind in kinds.items() if kind[folder] != "dir"}
-    require_none(without, found, "set aorta_path to where the workload is")
+    advice = "put the workload there" if len(without) < len(found) else "set aorta_path to where the workload is"
+    require_none(without, found, advice)
     lacking = {host: f"no file {script}" for host, kind in kinds.items() if kind[script] == "absent"}
     require_none(lacking, found, "correct workload.command, or put the file there on each host")
     if len(run.group) > 1:
