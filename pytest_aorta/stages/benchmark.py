@@ -61,7 +61,8 @@ def run_benchmark(run: RunContext, containers: Containers, tree: WorkloadTree, f
     checks += [] if checks else judge_ranks(settings, watch)
     checks += [_bad(str(why), phase, LOOK_AT_THEM, host, fault="rig") for host, why in phase.unended.items()]
     checks += [] if error else _library(rccl)
-    kernel = scan(run, containers.log_windows, containers.accelerator, watch.threads)
+    completed = _status(phase, error) == "completed"
+    kernel = scan(run, containers.log_windows, containers.accelerator, watch.threads, completed=completed)
     checks += kernel.checks
     return execution.model_copy(
         update={

@@ -42,13 +42,18 @@ class Scan:
 
 
 def scan(
-    run: RunContext, windows: Mapping[str, LogWindow], accelerator: Accelerator, job_threads: Mapping[str, set[int]]
+    run: RunContext,
+    windows: Mapping[str, LogWindow],
+    accelerator: Accelerator,
+    job_threads: Mapping[str, set[int]],
+    *,
+    completed: bool,
 ) -> Scan:
     """Read every host's kernel log since the run began and judge it.
 
     The crash of a process that is not among the `job_threads` of its host is a note: had it been the run's, it would
-    have failed by its exit code. Where none is known inside of a container, every crash counts: nobody may have been
-    able to see them from outside.
+    have failed by its exit code. Where none is known inside of a container, nobody may have been able to see them from
+    outside: every crash counts, unless the workload `completed`.
     """
     if not run.settings.config.kernel_log.enabled:
         return Scan([_not_scanned(host, "kernel_log.enabled is false") for host in windows], num_notes=None)
@@ -60,7 +65,7 @@ def scan(
         }
     )
     found = Scan()
-    unknown = None if run.is_inside else set[int]()
+    unknown = None if run.is_inside and not completed else set[int]()
     for host, window in windows.items():
         if host in answers.failed:
             found.checks.append(_incomplete(run, host, answers.failed[host].reason))

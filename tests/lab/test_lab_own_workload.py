@@ -48,7 +48,8 @@ def test_a_python_that_the_image_lacks_is_a_fault_of_the_configuration(lab: Lab,
 
     output = cluster.run(code=1)
 
-    assert f"node1, node2: the image {IMAGE} has no program 'pythn'; set `python`" in cluster.reason("test_launch_container")
+    reason = cluster.reason("test_launch_container")
+    assert f"node1, node2: the image {IMAGE} has no program 'pythn'; set `python`" in reason
     assert "\nnext: set `python` to the full path of one that has torch there\n" in output
     assert json.loads((cluster.reports / "verdict.json").read_text("utf-8"))["fault"] == "config"
     cluster.assert_nothing_left()

@@ -47,7 +47,7 @@ def run(tmp_path: Path, hosts: dict[str, ScriptedTransport]) -> Iterator[RunCont
 
 def test_what_only_warns_is_one_check_of_its_host_beside_what_is_fatal(run: RunContext) -> None:
     windows = dict.fromkeys(("a", "b"), LogWindow(boot_id="b", since_uptime_s=0.0))
-    fatal, warned = sorted(scan(run, windows, "cpu", {}).checks, key=lambda check: check.state)
+    fatal, warned = sorted(scan(run, windows, "cpu", {}, completed=False).checks, key=lambda check: check.state)
     assert (fatal.state, fatal.label) == ("failed", "[evidence] (host=a, check=kernel_log)")
     assert "Xid (PCI:0000:c1:00): 79" in fatal.reason
     assert (warned.state, warned.label) == ("warned", "[evidence] (host=a, check=kernel_log_warnings)")
@@ -59,7 +59,7 @@ def test_what_only_warns_is_one_check_of_its_host_beside_what_is_fatal(run: RunC
 
 def test_the_log_that_is_kept_holds_no_secret(run: RunContext) -> None:
     run.folder = replace(run.folder, secrets=("10.0.0.1",))
-    scan(run, {"a": LogWindow(boot_id="b", since_uptime_s=0.0)}, "cpu", {})
+    scan(run, {"a": LogWindow(boot_id="b", since_uptime_s=0.0)}, "cpu", {}, completed=False)
     kept = run.folder.kernel_log("a").read_text("utf-8")
     assert "nfs: server <redacted> not responding" in kept
     assert "Xid (PCI:0000:c1:00): 79" in kept
@@ -70,7 +70,7 @@ def scanned(tmp_path: Path, answer: dict[str, Any], **fields: Any) -> tuple[list
     fleet = Fleet({"a": ScriptedTransport([Reply("kernel_log", answer)])})
     fleet.open({"a": "/state"})
     run = context(tmp_path, fleet, **fields)
-    found = scan(run, {"a": LogWindow(boot_id="b", since_uptime_s=1.0)}, "cpu", {})
+    found = scan(run, {"a": LogWindow(boot_id="b", since_uptime_s=1.0)}, "cpu", {}, completed=False)
     fleet.close()
     return found.checks, run
 
@@ -98,9 +98,13 @@ def test_what_to_do_goes_by_the_worst_line_not_by_the_first(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("is_inside", "blamed"), [(False, ["ours"]), (True, ["ours", "unseen", "unasked"])], ids=["bare", "inside"]
+    ("is_inside", "completed", "blamed"),
+    [(False, False, ["ours"]), (True, False, ["ours", "unseen", "unasked"]), (True, True, ["ours"])],
+    ids=["bare", "inside", "inside of a run that ended well"],
 )
-def test_a_crash_is_the_jobs_by_the_threads_of_its_own_host(tmp_path: Path, is_inside: bool, blamed: list[str]) -> None:
+def test_a_crash_is_the_jobs_by_the_threads_of_its_own_host(
+    tmp_path: Path, is_inside: bool, completed: bool, blamed: list[str]
+) -> None:
     crash = kernel_log("python3[4711]: segfault at 10 ip 0f sp 0f error 4 in libx.so[7f+1]")
     pids = {"ours": {4711}, "foreign": {12}, "unseen": set[int]()}
     fleet = Fleet({host: ScriptedTransport([Reply("kernel_log", crash)]) for host in (*pids, "unasked")})
@@ -109,7 +113,7 @@ def test_a_crash_is_the_jobs_by_the_threads_of_its_own_host(tmp_path: Path, is_i
     run = context(tmp_path, fleet)
     if is_inside:
         run.enter(Fleet({}))
-    found = scan(run, windows, "cpu", pids)
+    found = scan(run, windows, "cpu", pids, completed=completed)
     fleet.close()
     assert [check.host for check in found.checks if check.failed] == blamed
 
@@ -120,7 +124,7 @@ def test_a_machine_that_is_fine_is_not_blamed_for_its_job(tmp_path: Path) -> Non
     fleet = Fleet({host: ScriptedTransport([Reply("kernel_log", told)]) for host, told in logs.items()})
     fleet.open(dict.fromkeys(logs, "/state"))
     windows = dict.fromkeys(logs, LogWindow(boot_id="b", since_uptime_s=0.0))
-    found = scan(context(tmp_path, fleet), windows, "cpu", {"a": {4321}, "b": {4321}})
+    found = scan(context(tmp_path, fleet), windows, "cpu", {"a": {4321}, "b": {4321}}, completed=False)
     fleet.close()
     assert [(check.host, check.state, check.fault) for check in found.checks] == [
         ("a", "failed", "workload"),
