@@ -80,11 +80,16 @@ def where_they_stand(places: Mapping[Source, Place], hosts: Sequence[str], ranks
 
 
 def awaited(places: Mapping[Source, Place], hosts: Sequence[str], ranks_per_host: int) -> str | None:
-    """Give the one of several hosts that the others wait for, where that is clear: theirs all wait, its own do not."""
-    away = {source.host for source in _silent(places, hosts, ranks_per_host)}
-    away |= {source.host for source, place in places.items() if not place.waits}
+    """Give the one of several hosts that the others wait for, where that is clear: theirs all wait, not all of its.
+
+    A rank without a stack may have no handler for the signal, and where nobody numbers the ranks a helper of theirs may
+    have answered: neither makes a host one that is named.
+    """
+    away = {source.host for source, place in places.items() if not place.waits}
+    silent = {source.host for source in _silent(places, hosts, ranks_per_host)}
     waits = any(place.waits for place in places.values())
-    return next(iter(away)) if waits and len(away) == 1 and len(hosts) > 1 else None
+    is_clear = ranks_per_host and waits and len(hosts) > 1 and len(away) == 1 and silent <= away
+    return next(iter(away)) if is_clear else None
 
 
 def _silent(places: Mapping[Source, Place], hosts: Sequence[str], ranks_per_host: int) -> list[Source]:

@@ -63,7 +63,8 @@ def test_a_stack_without_frames_says_nothing(lines: list[str]) -> None:
     ("ranks", "host"),
     [
         ({"a0": WAITS, "a1": WAITS, "b0": WAITS, "b1": SLEEPS}, "b"),
-        ({"a0": WAITS, "a1": WAITS, "b0": WAITS}, "b"),
+        ({"a0": WAITS, "a1": WAITS, "b0": SLEEPS}, "b"),
+        ({"a0": WAITS, "a1": WAITS, "b0": WAITS}, None),
         ({"a0": WAITS, "a1": SLEEPS, "b0": WAITS, "b1": SLEEPS}, None),
         ({"a0": WAITS, "a1": SLEEPS, "b0": WAITS}, None),
         ({"a0": WAITS, "a1": WAITS, "b0": WAITS, "b1": WAITS}, None),
@@ -73,3 +74,7 @@ def test_a_stack_without_frames_says_nothing(lines: list[str]) -> None:
 )
 def test_a_host_is_named_only_where_all_others_wait_for_it_alone(ranks: dict[str, list[str]], host: str | None) -> None:
     assert awaited(places_of(ranks), HOSTS, 2) == host
+
+
+def test_where_nobody_numbers_the_ranks_no_host_is_named() -> None:
+    assert awaited(places_of({"a": SLEEPS, "b": WAITS}), HOSTS, 0) is None
