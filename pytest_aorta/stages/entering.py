@@ -193,12 +193,16 @@ def give_back(run: RunContext, work_dirs: Mapping[str, str], owners: Mapping[str
 
 def _give_again(run: RunContext, asks: Mapping[str, Ask], work_dirs: Mapping[str, str]) -> dict[str, HostError]:
     """Ask containers that are started again for it; gives what failed."""
-    failed: dict[str, HostError] = {}
-    seen = run.engine.look(asks).good
-    ended = [host for host in asks if (found := seen.get(host)) is None or not found.is_running]
-    for host, why in run.engine.revive(ended).items():
-        said = f"what its container wrote as root stays root's: it has ended and cannot be started again ({why})"
-        failed[host] = CommandFailed(host, said)
+    looked = run.engine.look(asks)
+    shut = {host: f"it cannot be looked at ({why})" for host, why in looked.failed.items()}
+    shut |= {host: "it is paused" for host, found in looked.good.items() if found is not None and found.is_paused}
+    rest = [host for host in asks if host not in shut]
+    ended = [host for host in rest if (found := looked.good.get(host)) is None or not found.is_running]
+    revived = run.engine.revive(ended)
+    shut |= {host: f"it has ended and cannot be started again ({why})" for host, why in revived.items()}
+    failed: dict[str, HostError] = {
+        host: CommandFailed(host, f"what its container wrote as root stays root's: {why}") for host, why in shut.items()
+    }
     hosts = [host for host in asks if host not in failed]
     if not hosts:
         return failed

@@ -80,16 +80,21 @@ def test_ranks_that_nobody_of_ours_watches_any_more_are_cleaned(cluster: Cluster
         assert [each.state for each in host.containers()] == ["running"]
 
 
-def test_what_could_not_be_ended_while_its_container_was_paused_is_cleaned_later(cluster: Cluster) -> None:
+@pytest.mark.parametrize("user", ["root", "lab"])
+def test_what_could_not_be_ended_while_its_container_was_paused_is_cleaned_later(cluster: Cluster, user: str) -> None:
     second = cluster.lab.hosts[1]
+    for host in cluster.lab.hosts:
+        host.run(["sh", "-c", "chgrp lab /run/docker.sock && chmod g+rw /run/docker.sock"], check=True)
+    configure_light(cluster, ENDLESS, username=user, **KEPT)
     caught = hold(cluster, "trains$")
     wait_until(lambda: bool(ranks(second)), "the rank to train", 20)
     second.run(["docker", "pause", CONTAINER], check=True)
     send(second, "KILL", inside(second))
     caught.release()
 
-    caught.end()
+    ending = caught.end()
 
+    assert "has ended and cannot" not in ending.output
     assert cluster.record()["uncleaned"] == ["node2"]
     second.run(["docker", "unpause", CONTAINER], check=True)
     assert ranks(second)
