@@ -27,10 +27,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from pytest_aorta.trace.causes import Kind, explained_by
 from pytest_aorta.trace.lateness import Lateness
 from pytest_aorta.trace.ranks import summarize
 
@@ -69,7 +71,8 @@ WAYS = {
 class Run:
     """What one training gave: the median of its unprofiled steps, whom its traces name, or why they name nobody.
 
-    `delay_ms`: what the rank named, or else the largest candidate, cost the others in a step.
+    `delay_ms`: what the rank named, or else the largest candidate, cost the others in a step; `causes`: the share of it
+    that each component explains.
     """
 
     way: str
@@ -78,6 +81,7 @@ class Run:
     kind: str | None
     delay_ms: float | None
     why: str
+    causes: Mapping[Kind, float] = field(default_factory=dict)
 
     @property
     def is_right(self) -> bool:
@@ -88,7 +92,9 @@ class Run:
     @property
     def named(self) -> str:
         """Whom it names, in words."""
-        return f"nobody: {self.why}" if self.rank is None else f"rank {self.rank} {self.kind}, {self.delay_ms:.1f} ms"
+        if self.rank is None:
+            return f"nobody: {self.why}"
+        return f"rank {self.rank} {self.kind}, {self.delay_ms:.1f} ms; {explained_by(self.causes)}"
 
 
 def main() -> int:
@@ -176,6 +182,7 @@ class Training:
             kind=found.straggler.kind if found.straggler else None,
             delay_ms=late.caused_delay_ms_per_step if late else None,
             why=found.why,
+            causes=late.causes if late else {},
         )
 
     def end(self) -> None:

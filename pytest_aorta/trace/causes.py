@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal
 
 import numpy as np
 
 from pytest_aorta.trace.charges import Charges
-from pytest_aorta.trace.collectives import RankColumns
+from pytest_aorta.trace.collectives import KernelTimes, RankColumns
 from pytest_aorta.trace.links import NONE
 from pytest_aorta.trace.matching import Matched
 from pytest_aorta.trace.waiting import Waits
@@ -19,6 +20,12 @@ Kind = Literal["host", "device", "compute", "copy", "unknown"]
 
 EXPLAINED_RATIO = 0.8
 SEEN_RATIO = 0.5
+MIN_TOLD_RATIO = 0.05
+
+NAMES: Mapping[Kind, str] = {
+    "host": "its host", "device": "a slower device", "compute": "more computation", "copy": "copies",
+}  # fmt: skip
+"""The components, as a sentence calls them."""
 
 WHAT_TO_DO: Mapping[Kind, str] = {
     "host": "on its host look for a slow data loader, other processes, unpinned CPU cores and a low CPU clock; if the "
@@ -32,6 +39,20 @@ WHAT_TO_DO: Mapping[Kind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Causes:
+    """Why a rank was late: the share of what it is charged that each component explains, of the part that is seen."""
+
+    seen_ratio: float
+    explained: Mapping[Kind, float]
+
+    @property
+    def kind(self) -> Kind:
+        """The one component that explains at least 80 %; unknown also where most of the charge is not seen."""
+        kind = max(self.explained, key=lambda name: self.explained[name])
+        return kind if self.seen_ratio >= SEEN_RATIO and self.explained[kind] >= EXPLAINED_RATIO else "unknown"
+
+
+@dataclass(frozen=True, slots=True)
 class _Stretch:
     """Collectives of a group in which one rank was the last each time: those after `before`, up to `until`."""
 
@@ -39,6 +60,24 @@ class _Stretch:
     before: int
     until: int
     charged_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """What a rank spent in a stretch beyond the median of the others, at most its charge; and all that it computed."""
+
+    charged_ns: float
+    host_ns: float
+    longer_ns: float
+    copy_ns: float
+    computation_ns: float
+
+
+def explained_by(causes: Mapping[Kind, float]) -> str:
+    """Say what explains how much of a lateness, the largest first, as a clause; empty where nothing explains any."""
+    found = sorted(((ratio, NAMES[kind]) for kind, ratio in causes.items() if ratio >= MIN_TOLD_RATIO), reverse=True)
+    shares = [f"{name} {'explains ' if place == 0 else ''}{ratio:.0%}" for place, (ratio, name) in enumerate(found)]
+    return f"of its lateness {', '.join(shares)}" if shares else ""
 
 
 def kernel_medians(ranks: Sequence[RankColumns], min_ranks: int = 2) -> dict[int, float]:
@@ -61,25 +100,77 @@ def kernel_slowdown(rank: RankColumns, fleet_ns: dict[int, float]) -> float | No
     return float(np.median(ratios)) if ratios else None
 
 
-def kind_of_lateness(late: int, charges: Charges, waits: Sequence[Waits], ranks: Sequence[RankColumns]) -> Kind:
-    """Name the one component that explains at least 80 % of what the rank is charged for arriving late itself.
+def causes_of_lateness(
+    late: int, charges: Charges, waits: Sequence[Waits], ranks: Sequence[RankColumns], num_steps: float
+) -> Causes:
+    """Give what explains that a rank arrived late itself.
 
     Each stretch of collectives in which it was the last is looked at as a whole, from the end of the collective before
     it (where all ranks of the group stood at the same point) to the start of the last one with a charge. A component
     explains what the rank spent more there than the median of the others, at most the stretch's charge. Nothing is seen
-    before the first collective of a window: where that has most of the charge, no cause is named.
+    before the first collective of a window.
+
+    What it computed longer is first the work that it had more of: other kernels or more of them a step. Beyond that its
+    device is slow so far as its kernels beside no communication are; those say too much by themselves, because a device
+    that waited runs its next kernels at a higher clock. What is left is more work where most of it was seen as that.
     """
+    own_ns = defaultdict[int, float](float)
+    for (number, _), time_ns in charges.own.items():
+        own_ns[number] += time_ns
     charged_ns = 0.0
-    explained_ns: dict[Kind, float] = {"host": 0.0, "device": 0.0, "compute": 0.0, "copy": 0.0}
-    others = [rank for member, rank in enumerate(ranks) if member != late]
-    slow_ratio = _slow_ratio(ranks[late], kernel_medians(others, min_ranks=1))
-    for stretch in _stretches(late, charges, waits):
-        charged_ns += stretch.charged_ns
-        for kind, extra_ns in _extras(late, waits[stretch.group].matched, ranks, stretch, slow_ratio):
-            explained_ns[kind] += min(max(0.0, extra_ns), stretch.charged_ns)
-    kind = max(explained_ns, key=lambda name: explained_ns[name])
-    is_seen = charged_ns and charged_ns >= SEEN_RATIO * sum(charges.own.values())
-    return kind if is_seen and explained_ns[kind] >= EXPLAINED_RATIO * charged_ns else "unknown"
+    explained_ns = defaultdict[Kind, float](float)
+    slow_ratio = _slow_ratio(ranks[late], kernel_medians(_without(late, range(len(ranks)), ranks), min_ranks=1))
+    for number, stretches in groupby(_stretches(late, charges, waits), key=lambda stretch: stretch.group):
+        matched = waits[number].matched
+        spent = [_spent(late, matched, ranks, stretch) for stretch in stretches]
+        seen_ns = sum(one.charged_ns for one in spent)
+        more_ns = num_steps * more_work_ns(ranks[late], _without(late, matched.members, ranks))
+        charged_ns += seen_ns
+        work_ns = max(0.0, more_ns) * seen_ns / own_ns[number] if seen_ns else 0.0
+        for kind, time_ns in _explained_ns(spent, work_ns, slow_ratio).items():
+            explained_ns[kind] += time_ns
+    return Causes(
+        seen_ratio=charged_ns / sum(own_ns.values()) if charged_ns else 0.0,
+        explained={kind: explained_ns[kind] / charged_ns if charged_ns else 0.0 for kind in NAMES},
+    )
+
+
+def _explained_ns(spent: Sequence[_Spent], work_ns: float, slow_ratio: float) -> dict[Kind, float]:
+    longer_ns = sum(one.longer_ns for one in spent)
+    slower_ns = slow_ratio * sum(one.computation_ns for one in spent)
+    device_ns = min(slower_ns, max(0.0, longer_ns - work_ns))
+    rest_ns = longer_ns - device_ns
+    return {
+        "host": sum(one.host_ns for one in spent),
+        "device": device_ns,
+        "compute": rest_ns if work_ns >= SEEN_RATIO * rest_ns else work_ns,
+        "copy": sum(one.copy_ns for one in spent),
+    }
+
+
+def more_work_ns(rank: RankColumns, others: Sequence[RankColumns]) -> float:
+    """Give the time a step of the kernels that a rank ran and others did not, or not so often: the median of them.
+
+    Negative where they ran more. Each kernel counts with its mean time on the rank that ran more of it.
+    """
+    return float(np.median([_more_ns(rank.kernels, other.kernels) for other in others])) if others else 0.0
+
+
+def _more_ns(one: KernelTimes, other: KernelTimes) -> float:
+    if not one.num_steps or not other.num_steps:
+        return 0.0
+    key = np.union1d(one.key, other.key)
+    counts, means_ns = np.zeros((2, len(key))), np.zeros((2, len(key)))
+    for row, table in enumerate((one, other)):
+        place = np.searchsorted(key, table.key)
+        counts[row, place] = table.count / table.num_steps
+        means_ns[row, place] = table.total_ns / table.count
+    more = counts[0] - counts[1]
+    return float((more * np.where(more > 0, means_ns[0], means_ns[1])).sum())
+
+
+def _without(late: int, members: Iterable[int], ranks: Sequence[RankColumns]) -> list[RankColumns]:
+    return [ranks[member] for member in members if member != late]
 
 
 def _stretches(late: int, charges: Charges, waits: Sequence[Waits]) -> Iterator[_Stretch]:
@@ -95,10 +186,7 @@ def _stretches(late: int, charges: Charges, waits: Sequence[Waits]) -> Iterator[
                 yield _Stretch(number, begin, places[-1], sum(charges.own[number, place] for place in places))
 
 
-def _extras(
-    late: int, matched: Matched, ranks: Sequence[RankColumns], stretch: _Stretch, slow_ratio: float
-) -> Iterator[tuple[Kind, float]]:
-    """Give what the late rank spent more than the median of the others in a stretch."""
+def _spent(late: int, matched: Matched, ranks: Sequence[RankColumns], stretch: _Stretch) -> _Spent:
     spent = {}
     for row, member in enumerate(matched.members):
         rank = ranks[member]
@@ -109,12 +197,9 @@ def _extras(
             float(rank.copy_ns[0, end] - rank.copy_ns[1, begin]),
         )
     own = spent.pop(late)
-    host_ns, computation_ns, copy_ns = np.array(own) - np.median(list(spent.values()), axis=0)
-    device_ns = min(max(0.0, float(computation_ns)), slow_ratio * own[1])
-    yield "host", float(host_ns)
-    yield "device", device_ns
-    yield "compute", float(computation_ns) - device_ns
-    yield "copy", float(copy_ns)
+    more_ns = np.array(own) - np.median(list(spent.values()), axis=0)
+    host_ns, longer_ns, copy_ns = np.clip(more_ns, 0.0, stretch.charged_ns).tolist()
+    return _Spent(stretch.charged_ns, host_ns, longer_ns, copy_ns, computation_ns=own[1])
 
 
 def _slow_ratio(rank: RankColumns, others_ns: dict[int, float]) -> float:

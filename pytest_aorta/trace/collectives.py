@@ -16,7 +16,7 @@ from pytest_aorta.trace.reading import Trace, column
 from pytest_aorta.trace.steps import cpu_step_times_ns, gpu_step_times_ns, step_of_launches
 from pytest_aorta.trace.timeline import Timeline, call_of, host_waits_ns
 
-VERSION = 2
+VERSION = 3
 
 _MAX_KERNELS = 256
 _MAX_NAME_LENGTH = 80
@@ -24,11 +24,13 @@ _MAX_NAME_LENGTH = 80
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelTimes:
-    """Computation by kernel and grid, the 256 with the most time.
+    """Computation by kernel and grid, the 256 with the most time, of what was launched in the profiler's steps.
+
+    Windows are cut between steps at other places on every rank; a trace without steps gives all kernels.
 
     `key`: (K,) int64, rising, the same on every rank. `total_ns`: (K,) float64, which no number of long kernels can
     overflow, and `count`: (K,) int64, of all. `median_ns`: (K,) int64, of those beside no communication, NONE where
-    there is none. `all_ns`: of every kernel, also those left out.
+    there is none. `all_ns`: of every kernel, also those left out. `num_steps`: those that launched a kernel.
     """
 
     key: NDArray[np.int64]
@@ -36,6 +38,7 @@ class KernelTimes:
     count: NDArray[np.int64]
     median_ns: Nanoseconds
     all_ns: float
+    num_steps: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,6 +261,10 @@ def _kernel_times(
 ) -> KernelTimes:
     base_ns = timeline.start_ns[0]
     chosen = computes & (timeline.kind == Kind.COMPUTE)
+    step = step_of_launches(timeline.launch_start_ns, trace.steps)
+    in_steps = chosen & (step != NONE)
+    if in_steps.any():
+        chosen = in_steps
     start_ns, end_ns = timeline.start_ns[chosen] - base_ns, timeline.end_ns[chosen] - base_ns
     duration_ns = end_ns - start_ns
     alone = communication.between(start_ns, end_ns) == 0
@@ -283,6 +290,7 @@ def _kernel_times(
         count=np.bincount(member, minlength=len(shapes))[longest][order].astype(np.int64),
         median_ns=np.array(medians_ns, np.int64)[order],
         all_ns=float(total_ns.sum()),
+        num_steps=len(np.unique(step[in_steps])),
     )
 
 
@@ -300,7 +308,14 @@ def _joined_kernels(one: KernelTimes, other: KernelTimes) -> KernelTimes:
         weight[place] += np.where(measured, table.count, 0)
     median_ns = np.where(weight > 0, weighted // np.maximum(weight, 1), NONE).astype(np.int64)
     longest = np.sort(np.argsort(-total_ns, kind="stable")[:_MAX_KERNELS])
-    return KernelTimes(key[longest], total_ns[longest], count[longest], median_ns[longest], one.all_ns + other.all_ns)
+    return KernelTimes(
+        key=key[longest],
+        total_ns=total_ns[longest],
+        count=count[longest],
+        median_ns=median_ns[longest],
+        all_ns=one.all_ns + other.all_ns,
+        num_steps=one.num_steps + other.num_steps,
+    )
 
 
 def _key(name: str, grid: str) -> int:

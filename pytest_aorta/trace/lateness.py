@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_aorta.trace.causes import Kind, kernel_medians, kernel_slowdown, kind_of_lateness
+from pytest_aorta.trace.causes import Kind, causes_of_lateness, explained_by, kernel_medians, kernel_slowdown
 from pytest_aorta.trace.charges import Charges, charge
 from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.matching import Matching, match, steps_of, within_steps
@@ -28,6 +28,7 @@ MIN_DEVIATIONS = 3.0
 class Candidate:
     """The rank that the others waited for most. `kind` says why it was late, as far as one cause explains it.
 
+    `causes`: what explains how much of its lateness, of the part that the traces show.
     `steady_ms`: what it was charged in each step, where only that shows it to be late and not how often it was last.
     """
 
@@ -36,10 +37,16 @@ class Candidate:
     caused_delay_ms_per_step: float
     share_last: float
     steady_ms: tuple[float, ...] = ()
+    causes: Mapping[Kind, float] = field(default_factory=dict)
 
     @property
     def told(self) -> str:
-        """What speaks against it, as a clause."""
+        """What speaks against it, as a clause; of what one cause does not explain also what its causes are."""
+        told = explained_by(self.causes) if self.kind == "unknown" else ""
+        return f"{self._waited_for}; {told}" if told else self._waited_for
+
+    @property
+    def _waited_for(self) -> str:
         waiting = f"the others wait {self.caused_delay_ms_per_step:.2f} ms a profiled step for it"
         if not self.steady_ms:
             return f"{waiting}, and it is the last in {self.share_last:.1%} of its collectives"
@@ -162,10 +169,17 @@ def _judge(ranks: Sequence[RankColumns], waits: Sequence[Waits], num_steps: floa
     chance_of_steps = _chance_of_steps(late, by_step_ms)
     candidate = None
     if mine.total_ns > 0:
-        kind = kind_of_lateness(late, mine, waits, ranks)
+        causes = causes_of_lateness(late, mine, waits, ranks, num_steps)
         is_steady_only = chance_of_steps < MAX_CHANCE <= mine.chance_of_share
         steady_ms = tuple(by_step_ms[late].tolist()) if is_steady_only else ()
-        candidate = Candidate(ranks[late].rank, kind, delays_ms[late], mine.share_last, steady_ms)
+        candidate = Candidate(
+            rank=ranks[late].rank,
+            kind=causes.kind,
+            caused_delay_ms_per_step=delays_ms[late],
+            share_last=mine.share_last,
+            steady_ms=steady_ms,
+            causes=causes.explained,
+        )
     median_step_ms = median(step_ms for rank in ranks for step_ms in rank.step_times_ms)
     return _Judged(
         charges=charges,

@@ -28,6 +28,7 @@ def packed(columns: RankColumns) -> bytes:
     header: dict[str, Any] = {name: getattr(columns, name) for name in _HEADER}
     header["messages"] = [astuple(message) for message in columns.messages]
     header["kernels_all_ns"] = columns.kernels.all_ns
+    header["kernels_num_steps"] = columns.kernels.num_steps
     arrays: dict[str, NDArray[Any]] = {
         "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
         "message": columns.message,
@@ -86,6 +87,7 @@ def unpacked(content: bytes) -> RankColumns:
             count=arrays["kernel_count"],
             median_ns=arrays["kernel_median_ns"],
             all_ns=header["kernels_all_ns"],
+            num_steps=header["kernels_num_steps"],
         ),
     )
 

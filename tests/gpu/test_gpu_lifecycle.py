@@ -68,7 +68,7 @@ def test_a_rank_that_fails_is_named(rig: Any, fault: dict[str, Any], said: str) 
 def test_a_rank_that_hangs_is_ended_and_shown(rig: Any) -> None:
     rig.pytest(LOCAL, *inject(kind="hang", rank=1, step=20), "--aorta-set=stall_seconds=15", code=1)
 
-    assert re.search(r": rank 1 \(\S+\) in _hang_on_purpose ", rig.reason("test_run_benchmark"))
+    assert re.search(r"[:;] rank 1 \(\S+\) in _hang_on_purpose ", rig.reason("test_run_benchmark"))
 
 
 @ON_TWO

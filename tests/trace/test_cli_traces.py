@@ -164,7 +164,8 @@ def test_a_straggler_is_named_in_both_ways(tmp_path: Path) -> None:
     found = document(run(tmp_path, "--json"))
     assert found["matched_ratio"] == 1.0
     assert found["straggler"] == found["largest_candidate"]
-    assert found["straggler"].keys() == {"rank", "kind", "caused_delay_ms_per_step", "share_last", "steady_ms"}
+    told = {"rank", "kind", "caused_delay_ms_per_step", "share_last", "steady_ms", "causes"}
+    assert found["straggler"].keys() == told
     assert (found["straggler"]["rank"], found["straggler"]["kind"]) == (2, "host")
     assert found["aggregate"]["caused_delay_ms_per_step"] == found["straggler"]["caused_delay_ms_per_step"]
     assert [row["operation"] for row in found["lateness"]["bus_bandwidth"]] == ["all_reduce"]

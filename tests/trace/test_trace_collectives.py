@@ -179,7 +179,7 @@ def same(one: RankColumns, other: RankColumns) -> bool:
         and np.array_equal(one.computation.covered_ns, other.computation.covered_ns)
         and np.array_equal(one.kernels.key, other.kernels.key)
         and np.array_equal(one.kernels.median_ns, other.kernels.median_ns)
-        and one.kernels.all_ns == other.kernels.all_ns
+        and (one.kernels.all_ns, one.kernels.num_steps) == (other.kernels.all_ns, other.kernels.num_steps)
     )
 
 
@@ -197,7 +197,7 @@ def test_other_bytes_are_refused(content: bytes) -> None:
 
 def test_columns_of_another_version_are_refused() -> None:
     found = replace(columns_of_events(kernel(0, 1)), version=99)
-    with pytest.raises(TraceError, match=r"version 99, expected 2"):
+    with pytest.raises(TraceError, match=r"version 99, expected 3"):
         unpacked(packed(found))
 
 

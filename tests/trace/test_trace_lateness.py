@@ -1,14 +1,17 @@
 """Who is named late, and why: planted lateness is found, and nothing else is."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pytest_aorta.trace.collectives import RankColumns
 from pytest_aorta.trace.lateness import Candidate, Lateness, analyze
 from pytest_aorta.trace.lateness_metrics import lateness_quantities
 from pytest_aorta.trace.packing import packed, unpacked
@@ -16,7 +19,7 @@ from pytest_aorta.trace.ranks import summarize
 from tests.trace import synthetic
 from tests.trace.simulated import Job, Planted, columns, simulate
 from tests.trace.simulated import Lateness as Kind
-from tests.trace.synthetic import COMMUNICATION, document, kernel
+from tests.trace.synthetic import COMMUNICATION, document, kernel, launch
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 EXPECTED = TRACES / "expected.json"
@@ -77,9 +80,50 @@ def test_planted_lateness_is_found_with_its_kind(kind: Kind, num_ranks: int) -> 
     assert f"it is the last in {found.straggler.share_last:.1%} of its collectives" in found.straggler.told
 
 
-def test_two_causes_of_one_size_are_no_kind() -> None:
+def test_two_causes_of_one_size_are_no_kind_and_both_are_told() -> None:
     planted = (Planted(1, "host", 0.05), Planted(1, "compute", 0.05))
-    assert named(lateness_of(Job(planted=planted))) == (1, "unknown")
+    found = lateness_of(Job(planted=planted))
+    assert named(found) == (1, "unknown")
+    assert found.straggler is not None
+    causes = found.straggler.causes
+    assert causes == pytest.approx({"host": 0.5, "compute": 0.5, "device": 0.0, "copy": 0.0}, abs=0.02)
+    assert re.search(r"; of its lateness (its host|more computation) explains \d\d%, (its|more) ", found.straggler.told)
+
+
+def slower_alone(rank: RankColumns, ratio: float) -> RankColumns:
+    """Let the kernels that ran beside no communication have taken longer, as after a wait that cooled the others."""
+    median_ns = (rank.kernels.median_ns * ratio).astype(np.int64)
+    return replace(rank, kernels=replace(rank.kernels, median_ns=median_ns))
+
+
+def test_more_work_is_not_taken_for_a_slow_device_whose_kernels_are_slower_where_they_can_be_compared() -> None:
+    """Seen on two H200 at their power cap: 15 ms more kernels a step, and those beside no communication 9 % slower."""
+    everyone = ((0, 1),)
+    planted = (Planted(1, "compute", 1.2, in_group=0),)
+    job = Job(num_ranks=2, num_steps=6, segments=ONCE, groups=(everyone,) * len(ONCE), jitter_ratio=0.01)
+    healthy, late = columns(simulate(replace(job, planted=planted)))
+    assert named(analyze([healthy, slower_alone(late, 1.09)])) == (1, "compute")
+
+
+def test_what_neither_more_work_nor_slow_kernels_explain_has_no_kind() -> None:
+    (one, late) = columns(simulate(Job(num_ranks=2, planted=(Planted(1, "device", 0.1),))))
+    hidden = slower_alone(late, 1 / 1.1)  # as if only kernels beside communication had been slow
+    assert named(analyze([one, late])) == (1, "device")
+    assert named(analyze([one, hidden])) == (1, "unknown")
+
+
+def test_kernels_outside_of_the_steps_are_no_more_work() -> None:
+    """A window that is cut later on one rank has more kernels, but no more a step."""
+    documents = simulate(Job(num_ranks=2, planted=(Planted(1, "device", 0.1),)))
+    before = documents[1]["traceEvents"]
+    begin_us = min(event["ts"] for event in before if "ts" in event)
+    extra = []
+    for number in range(40):
+        at_us = begin_us - 20_000 + 400 * number
+        extra += [launch(at_us, 3.0, 900_000 + number), kernel(at_us + 4, 300, "gemm_0")]
+        extra[-1]["args"]["correlation"] = 900_000 + number
+    documents[1]["traceEvents"] = [*extra, *before]
+    assert named(analyze(columns(documents))) == (1, "device")
 
 
 def test_a_slower_device_shows_in_its_kernels() -> None:
