@@ -21,6 +21,7 @@ from .processes import (
     environment,
     send_signal,
     table,
+    words,
 )
 from .requests import Answer, CommandError, sentence
 from .state import StateFolder, reap
@@ -145,14 +146,14 @@ class Groups:
     def signal(self, name: str, signal_number: int, catching_only: bool) -> Answer:
         """Signal the processes of a group; with `catching_only` those that have a handler for it.
 
-        Then also no process whose parent is of the same rank: children forked by a rank (data loader workers) inherit
-        its handler, and their stacks would be mixed into the rank's own.
+        Then also none that a rank, or another process with a handler, has forked: it has inherited that (data loader
+        workers), and its stacks would be mixed into those of its parent, or stand for them.
         """
         self._known(name)
         found = table()
         signalled = []
         for pid, ticks in self._finder({name})(found):
-            wanted = not catching_only or (catches(pid, signal_number) and not _is_child_of_rank(pid, found))
+            wanted = not catching_only or (catches(pid, signal_number) and not _is_forked(pid, signal_number, found))
             if wanted and send_signal(pid, ticks, signal_number):
                 signalled.append({"pid": pid, "rank": _rank(environment(pid), "RANK")})
         return {"signalled": signalled}
@@ -262,9 +263,15 @@ class Groups:
         )
 
 
-def _is_child_of_rank(pid: int, processes: Table) -> bool:
+def _is_forked(pid: int, signal_number: int, processes: Table) -> bool:
+    """Tell whether it is of its parent's rank, or called by the same words as a parent that has a handler, too."""
+    if pid not in processes:
+        return False
+    parent = processes[pid].ppid
     rank = _rank(environment(pid), "RANK")
-    return rank is not None and pid in processes and _rank(environment(processes[pid].ppid), "RANK") == rank
+    if rank is not None and _rank(environment(parent), "RANK") == rank:
+        return True
+    return catches(parent, signal_number) and words(parent) == words(pid)
 
 
 def _rank(environ: Mapping[str, str], name: str) -> int | None:

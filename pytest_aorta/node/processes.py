@@ -106,11 +106,16 @@ def _threads(pid: int) -> list[int]:
 
 def argv0(pid: int) -> str:
     """Give the program's name as it was called; empty when it is gone."""
+    return os.fsdecode(words(pid).split(b"\0")[0])
+
+
+def words(pid: int) -> bytes:
+    """Give the first 4096 bytes of the words that it was called by, each ended by a zero; empty when it is gone."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return os.fsdecode(file.read(4096).split(b"\0")[0])
+            return file.read(4096)
     except OSError:
-        return ""
+        return b""
 
 
 def catches(pid: int, signal_number: int) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 from typing import Any, Mapping, NamedTuple
@@ -17,7 +18,7 @@ from typing import Any, Mapping, NamedTuple
 from .endings import Identity, end_now, identities
 from .facts import boot_id, identity, pid_namespace
 from .files import remove
-from .processes import TAG, Table, ancestors, descendants, environment, is_alive, process
+from .processes import TAG, Table, ancestors, descendants, environment, is_alive, process, send_signal
 from .requests import Answer, CommandError, sentence
 from .undoings import Undoings, read, undo_now
 
@@ -32,14 +33,15 @@ class StateFolder:
     def __init__(self, path: str, token: str) -> None:
         self.path = path
         self.token = token
-        me = process(os.getpid())
         self._machine = _machine()
-        self._node = {"pid": os.getpid(), "start_ticks": me.start_ticks if me else 0}
+        self._node = _identity(os.getpid())
+        self._above = _identity(os.getppid())
 
     def write_groups(self, groups: list[dict[str, Any]], undoings: list[dict[str, Any]]) -> None:
         """Record which processes lead a group now, and what else is to be undone."""
-        document = {"token": self.token, **_counting(), "machine": self._machine, "node": self._node}
-        self._write(GROUPS_FILE, {**document, "groups": groups, "undo": undoings})
+        document = {"token": self.token, **_counting(), "machine": self._machine}
+        its_own = {"node": self._node, "above": self._above}
+        self._write(GROUPS_FILE, {**document, **its_own, "groups": groups, "undo": undoings})
 
     def write_end(self, document: dict[str, Any]) -> None:
         """Record how the program ended."""
@@ -83,11 +85,12 @@ class Reaping:
         return self._record.undoings if self._record is not None else Undoings()
 
     def end(self, grace_s: float = GRACE_S) -> None:
-        """End the processes, and wait for that."""
+        """End the processes, and wait for that; a shell that started the program and was stopped ends by itself."""
         record = self._record
         if record is None:  # it never came up, so nothing is known of it but its folder
             return
-        roots = record.roots if record.counting == _counting() else []  # what counted the pids has ended them all
+        counts_alike = record.counting == _counting()  # else what counted the pids has ended them all
+        roots = record.roots if counts_alike else []
 
         def find(processes: Table) -> list[Identity]:
             spared = ancestors(processes, os.getpid())
@@ -98,6 +101,8 @@ class Reaping:
 
         ending = end_now(find, grace_s)
         self._ended, self._left = ending.ended_pids, ending.left
+        if record.above is not None and counts_alike:
+            send_signal(*record.above, signal.SIGCONT)
 
     def conclude(self, undone: list[str], not_undone: dict[str, str]) -> Answer:
         """Remove the folder when nothing of what it records is left; give what `reap` answers."""
@@ -140,6 +145,7 @@ class _Record(NamedTuple):
     counting: Mapping[str, str]
     machine: Mapping[str, Any]
     roots: list[Identity]  # the node program itself first
+    above: Identity | None  # what started it
     undoings: Undoings
 
 
@@ -148,11 +154,12 @@ def _read(path: str) -> _Record | None:
         with open(path, encoding="utf-8") as file:
             owner = os.fstat(file.fileno()).st_uid
             document = json.load(file)
-        roots = [(int(entry["pid"]), int(entry["start_ticks"])) for entry in [document["node"], *document["groups"]]]
+        roots = [_recorded(entry) for entry in [document["node"], *document["groups"]]]
+        above = _recorded(document["above"]) if "above" in document else None
         undoings = read(document.get("undo", []))
         machine = dict(document.get("machine", {}))
         counting = {name: str(document[name]) for name in _counting()}
-        record = _Record(str(document["token"]), counting, machine, roots, undoings)
+        record = _Record(str(document["token"]), counting, machine, roots, above, undoings)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -166,6 +173,15 @@ def _read(path: str) -> _Record | None:
         next_step = "clean it from there, or remove the folder by hand when nothing of it can run any more"
         raise CommandError("failed", f"{path} is of a program on {where}, expected {socket.gethostname()}; {next_step}")
     return record
+
+
+def _identity(pid: int) -> dict[str, int]:
+    entry = process(pid)
+    return {"pid": pid, "start_ticks": entry.start_ticks if entry else 0}
+
+
+def _recorded(entry: Mapping[str, Any]) -> Identity:
+    return int(entry["pid"]), int(entry["start_ticks"])
 
 
 def _counting() -> dict[str, str]:

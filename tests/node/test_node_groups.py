@@ -218,6 +218,26 @@ def test_ranks_are_found_and_only_those_that_listen_are_signalled(
     assert ask("processes")["groups"]["ranks"]["running"]  # the parent has no handler: USR1 would have ended it
 
 
+FORKED = """
+import os, signal, time
+signal.signal(signal.SIGUSR1, lambda *_: os.write(1, f"{os.getpid()} stands\\n".encode()))
+print("helper" if os.fork() == 0 else "leader", os.getpid(), flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+def test_a_forked_helper_does_not_answer_for_the_process_that_nobody_gave_a_rank(
+    fleet: Fleet, ask: AskNode, said: Said, tmp_path: Path
+) -> None:
+    log = str(tmp_path / "log")
+    args = {"name": "g", "argv": [sys.executable, "-c", FORKED], "cwd": str(tmp_path), "log": log, "follow": True}
+    leader = fleet.perform(Ask("start", args)).or_raise()[fleet.hosts[0]]["pid"]
+    said("helper")
+    assert ask("signal", name="g", signal="USR1")["signalled"] == [{"pid": leader, "rank": None}]
+    assert said(str(leader)) == "stands"
+
+
 def test_the_kernel_logs_threads_so_all_of_them_are_told(fleet: Fleet, ask: AskNode, start: Start) -> None:
     many = "import threading; [threading.Thread(target=threading.Event().wait).start() for _ in range(3)]"
     leader = start("g", f"exec {sys.executable} -c '{many}'")
@@ -250,6 +270,23 @@ def test_the_record_outlives_the_node_program(
     assert {leader, deaf} <= set(answer["ended"])
     gone(deaf)
     assert not (tmp_path / "state").exists()
+
+
+def test_a_stopped_shell_that_started_the_program_ends_too(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    serve = f"{sys.executable} -m pytest_aorta.node --state-dir {state}; exit $?"
+    shell = subprocess.Popen(["sh", "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        record = json.loads((state / "groups.json").read_text())
+        assert record["above"]["pid"] == shell.pid
+        os.killpg(shell.pid, signal.SIGSTOP)
+        assert reap(str(state), grace_s=0.2)["ended"] == [record["node"]["pid"]]
+        shell.wait(10)
+    finally:
+        shell.kill()
+        shell.communicate()
 
 
 def test_a_record_of_another_process_ends_nothing(start: Start, fleet: Fleet, said: Said, tmp_path: Path) -> None:
