@@ -19,6 +19,8 @@ NO_IMAGE = re.compile(
     r"no such image|image not known|failed to find image|unable to find .* in local storage", re.IGNORECASE
 )
 NOT_PERMITTED = re.compile(r"permission denied|newuidmap|newgidmap", re.IGNORECASE)
+NOT_DONE = re.compile(r"`(?:docker|podman)\b[^`]*` was not done within ")
+OURS_TO_END = re.compile(r"^error during connect: .*:$")  # a client that we ended says this
 NO_PROGRAM = re.compile(r"cannot run '.*': No such file")
 
 _LOAD = "or load the image there yourself (docker load, podman load)"
@@ -88,3 +90,18 @@ def cause(text: str) -> str:
     words = words[:MOST_CHARACTERS].rstrip(". ") or "it failed without a word"
     next_step = next((step for pattern, step in _NEXT_STEPS if pattern.search(words)), "")
     return f"{words}; {next_step}" if next_step else words
+
+
+def not_done(words: str, timeout_s: float, said: str = "") -> str:
+    """Say that a command of an engine's client was not done in time; `said` is what it wrote meanwhile."""
+    text = f"`{words}` was not done within {timeout_s:g} s"
+    if said.strip() and not OURS_TO_END.match(said.strip()):
+        return f"{text}, its last words: {cause(said)}"
+    return f"{text}; {see_whether_it_answers(words.partition(' ')[0])}"
+
+
+def see_whether_it_answers(name: str) -> str:
+    """Give the next step where a client hangs."""
+    if name == "podman":
+        return "see whether podman answers there at all (`podman info`)"
+    return f"see whether {name}'s daemon answers there at all (`{name} info`), and restart it if not"

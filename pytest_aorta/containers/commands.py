@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
-from pytest_aorta.containers.causes import NO_PROGRAM, NOT_PERMITTED, cause
+from pytest_aorta.containers.causes import NO_PROGRAM, NOT_PERMITTED, cause, not_done
 from pytest_aorta.containers.driver import PROBE_TIMEOUT_S
 from pytest_aorta.containers.outcome import Outcome
 from pytest_aorta.fleet.ask import Ask
@@ -13,8 +14,8 @@ from pytest_aorta.fleet.fleet import Fleet
 
 SLACK_S = 6.0  # a command that is over its deadline is ended first, then its answer comes
 WHERE = ("sh", "-c", 'command -v "$1"', "sh")
+SUDO = ("sudo", "-n")
 Program = tuple[str, ...]
-_SILENT = "; see whether the daemon answers at all (`docker info` or `podman info` there)"
 CLOSED = "this user may not use"
 OPENED_BY = {
     "docker": ("not in the group that owns its socket", "add the user to the group docker"),
@@ -34,21 +35,28 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     given: str = field(default="", repr=False)
 
+    @property
+    def words(self) -> str:
+        """Its program and what that is to do, without options and names: `docker container inspect`."""
+        first, *rest = self.argv[2:] if self.argv[:2] == SUDO else self.argv
+        return " ".join([first, *takewhile(str.isalpha, rest)])
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a command ended that could be run."""
 
+    command: Command
     exit_code: int | None
     stdout: str
     stderr: str
     timed_out: bool
 
-    def why_failed(self, timeout_s: float) -> str:
-        """Give the cause as one sentence; nothing when it did what was asked."""
+    @property
+    def why_failed(self) -> str:
+        """The cause as one sentence; nothing when it did what was asked."""
         if self.timed_out:
-            said = f", its last words: {cause(self.stderr)}" if self.stderr.strip() else _SILENT
-            return f"it was not done within {timeout_s:g} s{said}"
+            return not_done(self.command.words, self.command.timeout_s, self.stderr)
         if self.exit_code == 0:
             return ""
         if self.exit_code is None and not self.stderr.strip():
@@ -61,7 +69,13 @@ def ended(fleet: Fleet, commands: Mapping[str, Command]) -> Outcome[Ended]:
     answers = fleet.perform({host: _ask(command) for host, command in commands.items()})
     return Outcome(
         {
-            host: Ended(answer["exit_code"], answer["stdout"], answer["stderr"], bool(answer["timed_out"]))
+            host: Ended(
+                command=commands[host],
+                exit_code=answer["exit_code"],
+                stdout=answer["stdout"],
+                stderr=answer["stderr"],
+                timed_out=bool(answer["timed_out"]),
+            )
             for host, answer in answers.items()
         },
         {host: error.reason for host, error in answers.failed.items()},
@@ -70,8 +84,12 @@ def ended(fleet: Fleet, commands: Mapping[str, Command]) -> Outcome[Ended]:
 
 def outputs(fleet: Fleet, commands: Mapping[str, Command]) -> Outcome[str]:
     """Run commands; gives the standard output of those that did what was asked."""
-    outcome = ended(fleet, commands)
-    whys = {host: each.why_failed(commands[host].timeout_s) for host, each in outcome.good.items()}
+    return written(ended(fleet, commands))
+
+
+def written(outcome: Outcome[Ended]) -> Outcome[str]:
+    """Give the standard output of those that did what was asked."""
+    whys = {host: each.why_failed for host, each in outcome.good.items()}
     return Outcome(
         {host: each.stdout for host, each in outcome.good.items() if not whys[host]},
         {**outcome.failed, **{host: why for host, why in whys.items() if why}},
@@ -86,15 +104,15 @@ def programs(fleet: Fleet, hosts: Iterable[str], name: str) -> Outcome[Program]:
     failed = {host: _said_absent(why, name) for host, why in outcome.failed.items()}
     closed = {}
     for host, each in outcome.good.items():
-        why = each.why_failed(PROBE_TIMEOUT_S)
+        why = each.why_failed
         if not why:
             found[host] = (name,)
         elif NOT_PERMITTED.search(each.stderr):
-            closed[host] = _version(("sudo", "-n", name))
+            closed[host] = _version((*SUDO, name))
         else:
             failed[host] = why
     by_sudo = outputs(fleet, closed)
-    found |= dict.fromkeys(by_sudo.good, ("sudo", "-n", name))
+    found |= dict.fromkeys(by_sudo.good, (*SUDO, name))
     closed_by, next_step = OPENED_BY[name]
     paths = outputs(fleet, {host: Command((*WHERE, name), PROBE_TIMEOUT_S) for host in by_sudo.failed}).good
     for host, why in by_sudo.failed.items():

@@ -10,7 +10,7 @@ from typing import Literal
 from pytest_aorta.containers import driver
 from pytest_aorta.containers.arguments import IDLE, INSPECTED, create_arguments, entering, removing
 from pytest_aorta.containers.causes import GONE, NO_IMAGE
-from pytest_aorta.containers.commands import Command, Ended, Program, ended, is_absent, outputs, programs
+from pytest_aorta.containers.commands import Command, Ended, Program, ended, is_absent, outputs, programs, written
 from pytest_aorta.containers.environment import passed
 from pytest_aorta.containers.lifecycle import Containers
 from pytest_aorta.containers.lifetime import Found
@@ -40,6 +40,7 @@ class CliDriver:
         self._progress = progress
         self._fleet: Fleet | None = None
         self._programs: dict[str, Program] = {}
+        self._silent: set[str] = set()
 
     def reach(self, fleet: Fleet, hosts: Iterable[str] | None = None) -> Outcome[Program]:
         """Decide, once for each host, whether sudo stands before the program."""
@@ -71,7 +72,7 @@ class CliDriver:
         argv = ("image", "inspect", "--format={{.Id}}")
         outcome = self._ended({host: (*argv, image) for host, image in images.items()})
         absent = {host for host, each in outcome.good.items() if each.exit_code and NO_IMAGE.search(each.stderr)}
-        good, failed = self._divided(outcome, driver.PROBE_TIMEOUT_S, excused=absent)
+        good, failed = _divided(outcome, excused=absent)
         return Outcome({host: host not in absent for host in good}, failed)
 
     def pull(self, specs: Mapping[str, Spec]) -> Outcome[None]:
@@ -120,7 +121,7 @@ class CliDriver:
     def last_words(self, ids: Mapping[str, str]) -> Outcome[str]:
         """Read the end of the log, where both its streams are told apart only by the client's own."""
         ends = self._ended({host: ("logs", f"--tail={driver.LAST_LINES}", each) for host, each in ids.items()})
-        good, failed = self._divided(ends, driver.PROBE_TIMEOUT_S, excused=set())
+        good, failed = _divided(ends, excused=set())
         return Outcome({host: each.stdout + each.stderr for host, each in good.items()}, failed)
 
     def remove(self, ids: Mapping[str, str]) -> Outcome[None]:
@@ -128,7 +129,7 @@ class CliDriver:
         argv = {host: removing(each) for host, each in ids.items()}
         outcome = self._ended(argv, driver.REMOVE_TIMEOUT_S)
         gone = {host for host, each in outcome.good.items() if GONE.search(each.stderr)}
-        good, failed = self._divided(outcome, driver.REMOVE_TIMEOUT_S, excused=gone)
+        good, failed = _divided(outcome, excused=gone)
         return Outcome(dict.fromkeys(good), failed)
 
     def removal(self, host: str, container_id: str) -> list[str]:
@@ -149,7 +150,7 @@ class CliDriver:
         argv = ("container", "inspect", f"--format={INSPECTED}")
         outcome = self._ended({host: (*argv, *each) for host, each in ids.items()})
         gone = {host for host, each in outcome.good.items() if each.exit_code and GONE.search(each.stderr)}
-        good, failed = self._divided(outcome, driver.PROBE_TIMEOUT_S, excused=gone)
+        good, failed = _divided(outcome, excused=gone)
         return Outcome({host: _read(each.stdout) for host, each in good.items()}, failed)
 
     def _done(self, argvs: Mapping[str, Sequence[str]], timeout_s: float) -> Outcome[None]:
@@ -157,20 +158,21 @@ class CliDriver:
         return Outcome(dict.fromkeys(outcome.good), outcome.failed)
 
     def _outputs(self, argvs: Mapping[str, Sequence[str]], timeout_s: float = driver.PROBE_TIMEOUT_S) -> Outcome[str]:
-        return outputs(self._on, self._commands(argvs, timeout_s))
+        return written(self._ended(argvs, timeout_s))
 
     def _ended(self, argvs: Mapping[str, Sequence[str]], timeout_s: float = driver.PROBE_TIMEOUT_S) -> Outcome[Ended]:
-        return ended(self._on, self._commands(argvs, timeout_s))
+        limits_s = {host: driver.SILENT_TIMEOUT_S if host in self._silent else timeout_s for host in argvs}
+        commands = {host: Command((*self._programs[host], *argv), limits_s[host]) for host, argv in argvs.items()}
+        outcome = ended(self._on, commands)
+        for host, each in outcome.good.items():
+            (self._silent.add if each.timed_out else self._silent.discard)(host)
+        return outcome
 
-    def _commands(self, argvs: Mapping[str, Sequence[str]], timeout_s: float) -> dict[str, Command]:
-        return {host: Command((*self._programs[host], *argv), timeout_s) for host, argv in argvs.items()}
 
-    def _divided(
-        self, outcome: Outcome[Ended], timeout_s: float, excused: set[str]
-    ) -> tuple[dict[str, Ended], dict[str, str]]:
-        whys = {host: each.why_failed(timeout_s) for host, each in outcome.good.items() if host not in excused}
-        failed = {**outcome.failed, **{host: why for host, why in whys.items() if why}}
-        return {host: each for host, each in outcome.good.items() if host not in failed}, failed
+def _divided(outcome: Outcome[Ended], excused: set[str]) -> tuple[dict[str, Ended], dict[str, str]]:
+    whys = {host: each.why_failed for host, each in outcome.good.items() if host not in excused}
+    failed = {**outcome.failed, **{host: why for host, why in whys.items() if why}}
+    return {host: each for host, each in outcome.good.items() if host not in failed}, failed
 
 
 def containers_of(

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 import docker
 from docker.errors import DockerException, ImageNotFound, NotFound
 from docker.utils import kwargs_from_env, parse_repository_tag
+from requests.exceptions import Timeout
 from urllib3.exceptions import HTTPError
 
 from pytest_aorta.containers import driver
 from pytest_aorta.containers.arguments import entering, removing
 from pytest_aorta.containers.body import create_body
-from pytest_aorta.containers.causes import GONE, cause
+from pytest_aorta.containers.causes import GONE, cause, not_done
 from pytest_aorta.containers.commands import Command, Program, outputs, programs
 from pytest_aorta.containers.lifecycle import Containers
 from pytest_aorta.containers.lifetime import Found
@@ -26,7 +27,7 @@ from pytest_aorta.containers.logins import passwords
 from pytest_aorta.containers.outcome import Outcome
 from pytest_aorta.containers.progress import Layers, Progress, untold
 from pytest_aorta.containers.spec import Lifetime, Spec
-from pytest_aorta.errors import CommandFailed, ContainerError
+from pytest_aorta.errors import CommandFailed, ContainerError, TimedOut
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.parallel import in_parallel
 
@@ -56,11 +57,12 @@ class SdkDriver:
         self._progress = progress
         self._fleet: Fleet | None = None
         self._programs: dict[str, Program] = {}
+        self._silent: set[str] = set()
 
     def reach(self, fleet: Fleet) -> Outcome[Program]:
         """Ask who the daemon is, here and by the client program on the host, which has to enter and to undo."""
         self._fleet = fleet
-        here = self._each("ask the daemon", fleet.hosts, driver.PROBE_TIMEOUT_S, _daemon_id)
+        here = self._each("docker info", fleet.hosts, driver.PROBE_TIMEOUT_S, _daemon_id)
         found = programs(fleet, here.good, "docker")
         commands = {host: (*program, "info", "--format={{.ID}}") for host, program in found.good.items()}
         there = outputs(fleet, {host: Command(argv, driver.PROBE_TIMEOUT_S) for host, argv in commands.items()})
@@ -80,12 +82,12 @@ class SdkDriver:
             ids = api.containers(all=True, quiet=True, filters={"name": f"^/?{re.escape(names[host])}$"})
             return _inspected(api, ids[0]["Id"]) if ids else None
 
-        return self._each("look for the container", names, driver.PROBE_TIMEOUT_S, find)
+        return self._each("docker ps", names, driver.PROBE_TIMEOUT_S, find)
 
     def inspect(self, ids: Mapping[str, str]) -> Outcome[Found | None]:
         """Look at one container on each host."""
         return self._each(
-            "look at the container", ids, driver.PROBE_TIMEOUT_S, lambda api, host: _inspected(api, ids[host])
+            "docker container inspect", ids, driver.PROBE_TIMEOUT_S, lambda api, host: _inspected(api, ids[host])
         )
 
     def has_image(self, images: Mapping[str, str]) -> Outcome[bool]:
@@ -98,7 +100,7 @@ class SdkDriver:
                 return False
             return True
 
-        return self._each("look for the image", images, driver.PROBE_TIMEOUT_S, has)
+        return self._each("docker image inspect", images, driver.PROBE_TIMEOUT_S, has)
 
     def pull(self, specs: Mapping[str, Spec]) -> Outcome[None]:
         """Pull; a login goes with the request and is kept nowhere."""
@@ -122,7 +124,7 @@ class SdkDriver:
                 layers.take(event)
 
         ready = [host for host in specs if host not in found.failed]
-        outcome = self._each("pull", ready, driver.PULL_TIMEOUT_S, pull)
+        outcome = self._each("docker pull", ready, driver.PULL_TIMEOUT_S, pull)
         return Outcome(outcome.good, {**found.failed, **outcome.failed})
 
     def create(self, specs: Mapping[str, Spec]) -> Outcome[str]:
@@ -132,19 +134,19 @@ class SdkDriver:
             spec = specs[host]
             return str(api.create_container_from_config(create_body(spec), spec.name)["Id"])
 
-        return self._each("create", specs, driver.CREATE_TIMEOUT_S, create)
+        return self._each("docker create", specs, driver.CREATE_TIMEOUT_S, create)
 
     def start(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Start what was made."""
-        return self._each("start", ids, driver.START_TIMEOUT_S, lambda api, host: api.start(ids[host]))
+        return self._each("docker start", ids, driver.START_TIMEOUT_S, lambda api, host: api.start(ids[host]))
 
     def stop(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Kill the processes: the first one, a sleep, heeds no other signal."""
-        return self._each("kill", ids, driver.REMOVE_TIMEOUT_S, lambda api, host: api.kill(ids[host]))
+        return self._each("docker kill", ids, driver.REMOVE_TIMEOUT_S, lambda api, host: api.kill(ids[host]))
 
     def go_on(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Unpause."""
-        return self._each("unpause", ids, driver.PROBE_TIMEOUT_S, lambda api, host: api.unpause(ids[host]))
+        return self._each("docker unpause", ids, driver.PROBE_TIMEOUT_S, lambda api, host: api.unpause(ids[host]))
 
     def last_words(self, ids: Mapping[str, str]) -> Outcome[str]:
         """Read the end of the log."""
@@ -152,7 +154,7 @@ class SdkDriver:
         def read(api: docker.APIClient, host: str) -> str:
             return bytes(api.logs(ids[host], tail=driver.LAST_LINES)).decode("utf-8", "replace")
 
-        return self._each("read the log", ids, driver.PROBE_TIMEOUT_S, read)
+        return self._each("docker logs", ids, driver.PROBE_TIMEOUT_S, read)
 
     def remove(self, ids: Mapping[str, str]) -> Outcome[None]:
         """Remove containers and the nameless volumes that the image gave them."""
@@ -164,7 +166,7 @@ class SdkDriver:
                 if not GONE.search(_words(error)):
                     raise
 
-        return self._each("remove", ids, driver.REMOVE_TIMEOUT_S, remove)
+        return self._each("docker rm", ids, driver.REMOVE_TIMEOUT_S, remove)
 
     def removal(self, host: str, container_id: str) -> list[str]:
         """Give what the host can run by itself."""
@@ -174,23 +176,32 @@ class SdkDriver:
         """Give the `exec` of the client program: the package has nothing that a host could start."""
         return [*self._programs[host], *entering(container_id, argv)]
 
-    def _each(self, what: str, hosts: Iterable[str], timeout_s: float, do: Callable[[Any, str], T]) -> Outcome[T]:
-        """Do something on all hosts at once, within a deadline that holds whatever the package waits for."""
+    def _each(self, words: str, hosts: Iterable[str], timeout_s: float, do: Callable[[Any, str], T]) -> Outcome[T]:
+        """Do something on all hosts at once, within a deadline that holds whatever the package waits for.
+
+        `words` call it as the client program would.
+        """
         good: dict[str, T] = {}
+        limits_s = {host: driver.SILENT_TIMEOUT_S if host in self._silent else timeout_s for host in hosts}
 
         def call(host: str) -> None:
             try:
                 where = {"base_url": self._urls[host]} if host in self._urls else kwargs_from_env()
                 _knock(where.get("base_url") or DEFAULT_URL)
-                with contextlib.closing(docker.APIClient(**where, version="auto", timeout=timeout_s)) as api:
+                with contextlib.closing(docker.APIClient(**where, version="auto", timeout=limits_s[host])) as api:
                     good[host] = do(api, host)
+            except Timeout as error:
+                raise TimedOut(host, not_done(words, limits_s[host])) from error
             except (DockerException, HTTPError, OSError) as error:
                 raise CommandFailed(host, cause(_words(error))) from error
             except ContainerError as error:
                 raise CommandFailed(host, str(error)) from error
 
-        errors = in_parallel(what, {host: partial(call, host) for host in hosts}, timeout_s + SLACK_S)
+        longest_s = max(limits_s.values(), default=timeout_s)
+        errors = in_parallel(words, {host: partial(call, host) for host in limits_s}, longest_s + SLACK_S)
         failed = {host: error.reason for host, error in errors.items()}
+        self._silent -= limits_s.keys()
+        self._silent |= {host for host, error in errors.items() if isinstance(error, TimedOut)}
         return Outcome({host: good[host] for host in hosts if host in good and host not in failed}, failed)
 
 

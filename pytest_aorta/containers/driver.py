@@ -16,11 +16,15 @@ PULL_TIMEOUT_S = 600.0
 CREATE_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 120.0
 REMOVE_TIMEOUT_S = 30.0
+SILENT_TIMEOUT_S = 5.0  # for an engine that did not do the last thing in time
 LAST_LINES = 5
 
 
 class Driver(Protocol):
-    """Every method has its own deadline and gives every host's cause; nothing is raised for a host that fails."""
+    """Every method has its own deadline and gives every host's cause; nothing is raised for a host that fails.
+
+    An engine that did not do a thing in time has `SILENT_TIMEOUT_S` for the next one, until it does something again.
+    """
 
     def reach(self, fleet: Fleet) -> Outcome[tuple[str, ...]]:
         """Find out on every host of the fleet how its engine is spoken to; gives how its client is called there."""

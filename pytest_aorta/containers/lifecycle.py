@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_aorta.containers.causes import cause
-from pytest_aorta.containers.driver import REMOVE_TIMEOUT_S, Driver
+from pytest_aorta.containers.driver import REMOVE_TIMEOUT_S, SILENT_TIMEOUT_S, Driver
 from pytest_aorta.containers.lifetime import Found, Step, decide, in_doubt
 from pytest_aorta.containers.outcome import Outcome, by_host
 from pytest_aorta.containers.soundness import faults
@@ -152,9 +152,9 @@ class Containers:
         names = ", ".join(dict.fromkeys(spec.image for spec in missing.values()))
         self._driver.pull(missing).of(missing, f"get the image {names}")
 
-    def _undo(self, host: str, container_id: str) -> Ask:
+    def _undo(self, host: str, container_id: str, timeout_s: float = REMOVE_TIMEOUT_S) -> Ask:
         argv = self._driver.removal(host, container_id)
-        return Ask("undo", {"name": container_id, "argv": argv, "timeout_s": REMOVE_TIMEOUT_S})
+        return Ask("undo", {"name": container_id, "argv": argv, "timeout_s": timeout_s})
 
     def _tell_undone(self, fleet: Fleet, ids: Mapping[str, str]) -> None:
         """Tell the node programs; one that is gone has removed it already, or will find nothing to remove."""
@@ -174,8 +174,10 @@ class Containers:
             self._asked = {host: spec for host, spec in self._asked.items() if host in left}
         if self._made:
             removed = self._driver.remove(self._made)
-            left |= {host: f"{why} ({self._made[host][:12]})" for host, why in removed.failed.items()}
+            left |= {host: f"container {self._made[host][:12]}: {why}" for host, why in removed.failed.items()}
             self._tell_undone(self._fleet, {host: self._made[host] for host in removed.good})
+            again = {host: self._undo(host, self._made[host], SILENT_TIMEOUT_S) for host in removed.failed}
+            _asked(self._fleet, again)  # the node programs try it when they leave; nobody waits for that as long again
             self._made = {host: each for host, each in self._made.items() if host not in removed.good}
             self._ids = {host: each for host, each in self._ids.items() if host not in removed.good}
         if self._restarted:

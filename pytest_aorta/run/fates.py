@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pytest_aorta.containers.causes import cause
+from pytest_aorta.containers.causes import NOT_DONE, cause, not_done
 from pytest_aorta.containers.engine import Engine
 from pytest_aorta.containers.lifetime import Found
 from pytest_aorta.fleet.ask import Ask
@@ -59,7 +59,8 @@ def _begun_anew(
         yield host, _shut(host, name, error.reason)
     for host, answer in answers.items():
         if answer["exit_code"] != 0:
-            why = "the engine does not answer" if answer["timed_out"] else cause(str(answer["stderr"]))
+            timed_out = bool(answer["timed_out"])
+            why = not_done(f"{engine.name} exec", LOOK_SECONDS) if timed_out else cause(str(answer["stderr"]))
             yield host, _shut(host, name, why)
             continue
         age_s = _age_s(str(answer["stdout"]))
@@ -70,6 +71,9 @@ def _begun_anew(
 
 def _shut(host: str, name: str, why: str) -> Fate:
     short = LONG_ID.sub(r"\1", why)
+    if NOT_DONE.match(why):
+        said, _, next_step = short.partition("; ")
+        return Fate(f"{_its(host, name)} cannot be looked at ({said})", next_step.replace("there", f"on {host}", 1))
     return Fate(f"{_its(host, name)} cannot be entered any more ({short})", _who("stopped", host))
 
 

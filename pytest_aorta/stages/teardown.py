@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytest_aorta.checks import Check
 from pytest_aorta.config.settings import Settings
+from pytest_aorta.containers.causes import NOT_DONE
 from pytest_aorta.run.context import Problem, RunContext, log
 from pytest_aorta.run.gating import Step
 from pytest_aorta.run.products import Removed
@@ -37,7 +38,8 @@ def tear_down(run: RunContext) -> Removed:
 def _next_step(problem: Problem, run_id: str) -> str:
     if problem.what == GIVEN_BACK:
         return "give the files to their user by hand; does a file server refuse root, or is a file protected (lsattr)?"
-    return f"run `aorta clean {run_id}` when the host answers again"
+    answers = "its engine" if NOT_DONE.search(problem.said) else "the host"
+    return f"run `aorta clean {run_id}` when {answers} answers again"
 
 
 def plan(settings: Settings) -> Iterator[Step]:

@@ -139,6 +139,13 @@ def kill_docker(host: Host) -> Fault:
     return _end_docker(host, "KILL")
 
 
+def halt_docker(host: Host) -> Fault:
+    """The Docker daemon stands still; its socket takes what is asked, and nobody answers."""
+    pid = _docker_pid(host)
+    host.run(["kill", "-STOP", pid], check=True)
+    return Fault(host, lambda: host.run(["kill", "-CONT", pid], check=True))
+
+
 def limit_disk(host: Host, folder: str, size_kib: int = 64) -> Fault:
     """The folder is an empty disk, soon full."""
     host.run(["mkdir", "-p", folder], check=True)
@@ -166,7 +173,7 @@ def _filter(host: Host, *match: str) -> Fault:
 
 
 def _end_docker(host: Host, signal_name: str) -> Fault:
-    pid = host.path("/run/docker.pid").read_text("ascii").strip()
+    pid = _docker_pid(host)
     host.run(["kill", f"-{signal_name}", pid], check=True)
     wait_until(lambda: not host.path(f"/proc/{pid}/exe").exists(), f"dockerd on {host.name} to end", WAIT_S)
 
@@ -175,6 +182,10 @@ def _end_docker(host: Host, signal_name: str) -> Fault:
         host.wait_docker()
 
     return Fault(host, undo)
+
+
+def _docker_pid(host: Host) -> str:
+    return host.path("/run/docker.pid").read_text("ascii").strip()
 
 
 def _reload_sshd(host: Host) -> None:

@@ -350,6 +350,15 @@ HOSTS = (
         ("the docker daemon runs",),
     ),
     Lines(
+        "engine_silent",
+        (
+            "node2: `docker version` was not done within 30 s",
+            "its container aorta cannot be looked at (`docker container inspect` was not done within 5 s)",
+            "container 5f0c: `podman rm` was not done within 30 s",
+        ),
+        ("the RCCL build was not done within 30 s",),
+    ),
+    Lines(
         "image_login",
         ("pull access denied for acme/train, repository does not exist or may require 'docker login'",),
         ("the image was pulled",),

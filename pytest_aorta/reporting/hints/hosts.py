@@ -228,6 +228,14 @@ HOSTS = (
         _DOCKER,
     ),
     says(
+        "engine_silent",
+        "fatal",
+        r"`(?:docker|podman)\b[^`]*` was not done within",
+        "the container engine does not answer on that host, so nothing can be entered, looked at or removed there",
+        "`docker info` or `podman info` there; where that hangs too, restart the daemon, and look at its disk and log",
+        _DOCKER,
+    ),
+    says(
         "image_login",
         "fatal",
         r"pull access denied|unauthorized: |authentication required|no basic auth credentials|denied: requested access",

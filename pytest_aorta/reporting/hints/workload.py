@@ -173,7 +173,7 @@ CHECKS = (
     Hint(
         "cleanup",
         "degrade",
-        "something that was started could not be removed: the host did not answer",
+        "something that was started could not be removed: the host, or its container engine, did not answer",
         "`aorta clean` when it answers again",
         _OWN,
         checks=frozenset({"teardown"}),
