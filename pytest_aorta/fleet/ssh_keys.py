@@ -18,6 +18,7 @@ import paramiko
 
 Policy = Literal["reject", "accept-new"]
 
+USUAL_FILE = "~/.ssh/known_hosts"
 _HASH_MARK = "|1|"
 _writing = threading.Lock()  # hosts connect at the same time, and may share a jump host
 
@@ -97,18 +98,34 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     def _unknown(self, key: paramiko.PKey) -> str:
         kind = key.get_name()
         short = kind.removeprefix("ssh-").partition("-")[0]
-        file = self.files[0] if self.files else "~/.ssh/known_hosts"
+        authority = next((known for known in self._keys if known.marker == "@cert-authority"), None)
+        what = "is not known"
+        if authority is not None:
+            place = f"{authority.file} line {authority.line}"
+            what += f" by itself, and the authority that {place} trusts (@cert-authority) is not read here"
+        if self._is_forgetful():
+            what += ", as /dev/null keeps none (UserKnownHostsFile of the ssh configuration, or cluster.known_hosts)"
+        return (
+            f"its host key {what}: seen {fingerprint(key.asbytes())} ({kind}), expected a known one; "
+            f"{self._how_to_add(short)} when `ssh-keygen -lf /etc/ssh/ssh_host_{short}_key.pub` on the machine shows "
+            "the same, or set cluster.host_key_policy to accept-new"
+        )
+
+    def _how_to_add(self, short: str) -> str:
+        """Say how a key gets into a file that is looked at."""
+        forgetful = self._is_forgetful()
+        file = Path(USUAL_FILE) if forgetful or not self.files else self.files[0]
         host, _, port = self._name.removeprefix("[").partition("]:")
         add = f"ssh-keyscan -t {short}{f' -p {port}' if port else ''} {host} >> {file}"
         if self._alias:
             add = f"ssh -o UserKnownHostsFile={file} {self._alias} true"
-        elif self.files and not self.files[0].parent.exists():
-            add = f"mkdir -m 700 -p {self.files[0].parent} && {add}"
-        return (
-            f"its host key is not known: seen {fingerprint(key.asbytes())} ({kind}), expected a known one; "
-            f"add it by `{add}` when `ssh-keygen -lf /etc/ssh/ssh_host_{short}_key.pub` on the machine shows the same, "
-            "or set cluster.host_key_policy to accept-new"
-        )
+        elif not forgetful and self.files and not file.parent.exists():
+            add = f"mkdir -m 700 -p {file.parent} && {add}"
+        return f"set cluster.known_hosts to {file} and add it by `{add}`" if forgetful else f"add it by `{add}`"
+
+    def _is_forgetful(self) -> bool:
+        """Tell whether what is added to the first file is lost, as it is in /dev/null."""
+        return bool(self.files) and self.files[0] == Path(os.devnull)
 
     def _add(self, key: paramiko.PKey) -> None:
         if not self.files:
@@ -156,7 +173,7 @@ def known_keys(files: Iterable[Path], name: str) -> Iterator[KnownKey]:
         for number, line in enumerate(lines, 1):
             fields = line.split()
             marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
-            if len(fields) < 3 or fields[0].startswith("#") or marker == "@cert-authority":
+            if len(fields) < 3 or fields[0].startswith("#"):
                 continue
             if _names(fields[0], name):
                 try:

@@ -100,11 +100,34 @@ def test_an_alias_with_capitals_is_known_by_its_first_key_and_not_by_a_revoked_o
         judge(file, KEY, "NodeA", "reject")
 
 
-def test_the_key_of_an_authority_is_no_host_s_key(tmp_path: Path) -> None:
+def test_the_key_of_an_authority_is_no_host_s_key_and_is_named(tmp_path: Path) -> None:
     file = tmp_path / "known"
-    file.write_text(line("node1", KEY, "@cert-authority") + "\n")
-    with pytest.raises(HostKeyRefused, match="its host key is not known"):
+    file.write_text(f"\n{line('node*', KEY, '@cert-authority')}\n")
+    told = (
+        f"its host key is not known by itself, and the authority that {file} line 2 trusts (@cert-authority) is not "
+        f"read here: seen {fingerprint(KEY.asbytes())} (ecdsa-sha2-nistp256), expected a known one; add it by "
+        f"`ssh-keyscan -t ecdsa node1 >> {file}` when `ssh-keygen -lf "
+    )
+    with pytest.raises(HostKeyRefused) as caught:
         judge(file, KEY)
+    assert str(caught.value).startswith(told)
+    with pytest.raises(HostKeyRefused, match="its host key is not known: seen"):
+        judge(file, KEY, "other")
+    judge(file, OTHER, policy="accept-new")
+    judge(file, OTHER)
+
+
+@pytest.mark.parametrize("alias", ["", "far"])
+def test_a_file_that_keeps_nothing_is_not_the_one_to_add_to(alias: str) -> None:
+    known = KnownHosts([Path("/dev/null"), Path("/etc/ssh/ssh_known_hosts")], "reject", "node1", alias=alias)
+    with pytest.raises(HostKeyRefused) as caught:
+        known.missing_host_key(None, "node1", KEY)
+    add = "ssh -o UserKnownHostsFile=~/.ssh/known_hosts far true" if alias else "ssh-keyscan -t ecdsa node1 >> "
+    assert str(caught.value).startswith(
+        "its host key is not known, as /dev/null keeps none (UserKnownHostsFile of the ssh configuration, or "
+        f"cluster.known_hosts): seen {fingerprint(KEY.asbytes())} (ecdsa-sha2-nistp256), expected a known one; set "
+        f"cluster.known_hosts to ~/.ssh/known_hosts and add it by `{add}"
+    )
 
 
 def test_a_new_key_is_written_on_a_line_of_its_own_once(tmp_path: Path) -> None:
