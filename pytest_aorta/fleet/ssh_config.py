@@ -90,7 +90,7 @@ def _found(output: str) -> Found:
     found: Found = {}
     for line in output.splitlines():
         keyword, _, value = line.partition(" ")
-        if keyword == "identityfile":
+        if keyword in {"identityfile", "certificatefile"}:
             found.setdefault(keyword, []).append(value)
         elif keyword in _LISTS:
             found[keyword] = _listed(value)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pytest_aorta.fleet.ssh_identity import SecurityKey, is_locked, mode_for_others
 from pytest_aorta.fleet.ssh_paths import in_home
-from pytest_aorta.fleet.ssh_settings import Access, SecurityKey, is_locked
+from pytest_aorta.fleet.ssh_settings import Access
 
 _PUBLIC = (b"ssh-", b"ecdsa-", b"sk-ssh-", b"sk-ecdsa-")
-_OF_OTHERS = 0o077
 
 
 def unusable_files(access: Access) -> Iterator[tuple[str, str]]:
@@ -45,10 +43,8 @@ def _why_no_key(path: Path, passphrase: str | None) -> str:
         )
     except OSError:
         return f"seen {path}, which holds no private key of a known kind, expected one as `ssh-keygen` makes it"
-    seen = path.stat()
-    if seen.st_uid == os.geteuid() and seen.st_mode & _OF_OTHERS:  # Source: sshkey_perm_ok() of OpenSSH
-        mode = stat.S_IMODE(seen.st_mode)
-        return f"seen {path} with mode {mode:04o}, open to others, which ssh refuses; do `chmod 600 {path}`"
+    if mode := mode_for_others(str(path)):
+        return f"seen {path} with mode {mode}, open to others, which ssh refuses; do `chmod 600 {path}`"
     return ""
 
 

@@ -16,7 +16,7 @@ from paramiko.common import cMSG_CHANNEL_REQUEST
 
 from pytest_aorta.fleet.ssh_line import line_of
 from pytest_aorta.fleet.ssh_refusals import Flooded, LinkBroken, is_passing, refusal
-from pytest_aorta.fleet.ssh_settings import Access, Hop, way_to
+from pytest_aorta.fleet.ssh_settings import CONNECT_LIMIT_S, Access, Hop, way_to
 
 NUM_TRIES = 4
 PAUSE_S = 0.3
@@ -65,6 +65,7 @@ class Link:
         Raises:
             OSError: with one sentence that says why not.
         """
+        deadline_s = time.monotonic() + CONNECT_LIMIT_S
         for left in reversed(range(NUM_TRIES)):
             hops = way_to(address, access, connect_timeout_s)
             hop = hops[0]
@@ -78,7 +79,7 @@ class Link:
                     unless_open.pop_all()
                     return link
             except (OSError, EOFError, UnicodeError, paramiko.SSHException) as error:
-                if not left or not is_passing(error):
+                if not left or not is_passing(error) or time.monotonic() > deadline_s:
                     raise refusal(error, hop, address) from error
                 time.sleep(PAUSE_S * (NUM_TRIES - left) * (0.5 + random.random()))  # noqa: S311  # to spread them
         raise RuntimeError("every try of a connection ends it")

@@ -14,7 +14,7 @@ import fabric
 
 _TOKEN = re.compile(r"%(.?)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_WITH_VARIABLES = frozenset({"IdentityFile", "UserKnownHostsFile"})
+_WITH_VARIABLES = frozenset({"CertificateFile", "IdentityAgent", "IdentityFile", "UserKnownHostsFile"})
 _USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _GLOBAL_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 

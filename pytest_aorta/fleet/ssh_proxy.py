@@ -47,9 +47,15 @@ class Proxy:
             )
         return ours.dup()  # while we hold the other one, the program does not end because the caller closed his
 
-    def why_ended(self) -> str:
-        """Say how it ended; empty while it runs."""
-        if self._process is None or self._errors is None:
+    @property
+    def name(self) -> str:
+        """Name it by its program: what else the command holds may be secret."""
+        program = (self._command.split() or ["nothing"])[0]
+        return f"the ProxyCommand of the ssh configuration ({program} ...)"
+
+    def why_ended(self, heard: bytes) -> str:
+        """Say how it ended; empty while it runs. `heard` is what it gave for a greeting, as far as that was read."""
+        if self._process is None or self._errors is None or self._ours is None:
             return ""
         try:
             status = self._process.wait(SETTLING_S)
@@ -58,9 +64,14 @@ class Proxy:
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - _KEPT_BYTES))
         lines = self._errors.read().decode("utf-8", "replace").split("\n")
-        words = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        words = next((line.strip() for line in reversed(lines) if line.strip()), "") or self._printed(heard)
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         return f"{how}, {f'and said {words[-_WORDS_LIMIT:]!r}' if words else 'and said nothing'}"
+
+    def _printed(self, heard: bytes) -> str:
+        with contextlib.suppress(OSError):
+            heard += self._ours.recv(_WORDS_LIMIT, socket.MSG_DONTWAIT) if self._ours is not None else b""
+        return heard.decode("utf-8", "replace").strip()
 
     def end(self) -> None:
         """End it; harmless when it has ended, or never began."""

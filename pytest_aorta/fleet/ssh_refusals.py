@@ -8,9 +8,12 @@ import socket
 import paramiko
 from paramiko.ssh_exception import NoValidConnectionsError
 
+from pytest_aorta.fleet.ssh_identity import mode_for_others
 from pytest_aorta.fleet.ssh_keys import HostKeyRefused
+from pytest_aorta.fleet.ssh_login import HungUp, SecondFactor
 from pytest_aorta.fleet.ssh_proxy import ProxyEnded
-from pytest_aorta.fleet.ssh_settings import HUNG_UP, Hop
+from pytest_aorta.fleet.ssh_settings import Hop
+from pytest_aorta.fleet.ssh_transport import NoGreeting
 
 _SSH_PORT = 22
 _IS_IT_UP = "is the host up, and may this machine reach its SSH port?"
@@ -37,17 +40,23 @@ def is_passing(error: BaseException) -> bool:
     """Tell whether another try may help: a busy sshd hangs up on some of those that it has not let in yet."""
     if isinstance(error, (paramiko.AuthenticationException, paramiko.BadHostKeyException, HostKeyRefused)):
         return False
-    return isinstance(error, (EOFError, ConnectionResetError, ProxyEnded)) or "banner" in str(error)
+    cause = error.__cause__ if isinstance(error, NoGreeting) else error
+    return isinstance(cause, (EOFError, ConnectionResetError, ProxyEnded))
 
 
 def _reason(error: BaseException, hop: Hop) -> str:
     if isinstance(error, HostKeyRefused):
         return str(error)
-    words = str(error)
     if isinstance(error, ProxyEnded):
-        return f"the ProxyCommand of the ssh configuration ended {words}, expected a way to sshd; try it by hand"
-    if isinstance(error, EOFError) or is_passing(error) or "shut down" in words:
-        return "it hung up during the greeting, expected sshd; is it overloaded (MaxStartups), or no sshd at all?"
+        return f"the ProxyCommand of the ssh configuration ended {error}, expected a way to sshd; try it by hand"
+    if isinstance(error, NoGreeting):
+        who, next_step = (
+            (hop.proxy.name, "try it by hand") if hop.proxy else ("it", "is the port right, or is it busy?")
+        )
+        return f"{who} says '{error}', expected the greeting of sshd; {next_step}"
+    if is_passing(error) or "shut down" in str(error):
+        who = hop.proxy.name if hop.proxy else "it"
+        return f"{who} hung up during the greeting, expected sshd; is it overloaded (MaxStartups), or no sshd at all?"
     if isinstance(error, paramiko.AuthenticationException):
         return _not_let_in(error, hop)
     return _no_way(error, hop)
@@ -57,7 +66,7 @@ def _no_way(error: BaseException, hop: Hop) -> str:
     if isinstance(error, (socket.gaierror, UnicodeError)):
         return _unresolved(error, hop)
     if isinstance(error, TimeoutError) or "No existing session" in str(error):
-        return f"no answer within {hop.connection.connect_timeout:g} s, expected sshd; {_IS_IT_UP}"
+        return _silent(hop)
     if isinstance(error, NoValidConnectionsError):
         words = ", ".join(sorted({reason.strerror or str(reason) for reason in error.errors.values()})).lower()
         return f"{words}, expected sshd; {'is it running, and is the port right?' if 'refused' in words else _IS_IT_UP}"
@@ -65,6 +74,15 @@ def _no_way(error: BaseException, hop: Hop) -> str:
         return f"the jump host {_jump(hop)} does not get there ({error.text.lower()}), expected sshd; {_IS_IT_UP}"
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return f"{words.lower()}, expected sshd; does `ssh` get there?"
+
+
+def _silent(hop: Hop) -> str:
+    within = f"within {hop.connection.connect_timeout:g} s"
+    if hop.is_bounded:
+        within += ", the most that is waited whatever ConnectTimeout says"
+    if hop.proxy:
+        return f"{hop.proxy.name} let nothing through {within}, expected the greeting of sshd; try it by hand"
+    return f"no answer {within}, expected sshd; {_IS_IT_UP}"
 
 
 def _unresolved(error: socket.gaierror | UnicodeError, hop: Hop) -> str:
@@ -81,39 +99,52 @@ def _unresolved(error: socket.gaierror | UnicodeError, hop: Hop) -> str:
 
 
 def _not_let_in(error: BaseException, hop: Hop) -> str:
-    if "second factor" in str(error):
-        return f"{error}, expected to be let in by a key or a password alone; there is nobody to ask"
+    login = hop.login
+    if isinstance(error, SecondFactor):
+        return (
+            "a second factor is asked for, expected to be let in by a key or a password alone; there is nobody to ask"
+        )
     if "timeout" in str(error).lower():
         return "it did not answer whether we are let in; is a directory service of that host slow?"
-    if str(error) == HUNG_UP:
+    tried = ", ".join(login.attempts())
+    if isinstance(error, HungUp):
         return (
-            f"{HUNG_UP}, expected one to be let in before MaxAuthTries of its sshd; name the key by priv_key_file, or "
-            "by IdentityFile and IdentitiesOnly in ~/.ssh/config"
+            f"it hung up while keys were tried ({tried}), expected one to be let in before MaxAuthTries of its sshd; "
+            f"{_after_too_many(hop)}"
         )
-    kwargs = hop.connection.connect_kwargs
-    tried: list[str] = [path for path in hop.key_files if path not in hop.locked]
-    if kwargs["look_for_keys"]:
-        tried.append("the keys in ~/.ssh")
-    if hop.agent:
-        tried.append("the keys of the agent")
-    if kwargs["password"] is not None:
-        tried.append("the password")
-    if "No authentication" in str(error) and not hop.locked:
+    agent = f"the agent at {login.agent} {login.agent_fault}" if login.agent_fault else ""
+    if not tried and not any(login.with_flaw(flaw) for flaw in ("locked", "open to others")):
         return (
-            f"user {hop.connection.user} was not let in: seen no key in ~/.ssh, by IdentityFile or in an agent; "
+            f"user {login.user} was not let in: seen no key in ~/.ssh, by IdentityFile or in an agent"
+            f"{f', and {agent}' if agent else ''}; "
             "name one by priv_key_file of the cluster or IdentityFile in ~/.ssh/config, or do `ssh-add`"
         )
     return (
-        f"user {hop.connection.user} was not let in (tried {', '.join(tried) or 'nothing'}), expected one of them to "
-        f"open it; {_after_login(hop)}"
+        f"user {login.user} was not let in (tried {tried or 'nothing'}{f'; {agent}' if agent else ''}), "
+        f"expected one of them to open it; {_after_login(hop)}"
     )
+
+
+def _after_too_many(hop: Hop) -> str:
+    """Say what to do where the host did not wait for the right key: name it, since that one comes first."""
+    if hop.is_jump:
+        return "name its key by IdentityFile and IdentitiesOnly in ~/.ssh/config"
+    if hop.login.given:
+        return f"{hop.login.given} was refused first, so check username and priv_key_file of the cluster"
+    return "name the key by priv_key_file, or by IdentityFile and IdentitiesOnly in ~/.ssh/config"
 
 
 def _after_login(hop: Hop) -> str:
     """Say what to do where no login worked: the same one by hand tells why."""
-    if hop.locked:
-        return f"give {hop.locked[0]}, which needs a passphrase, to the agent by `ssh-add {hop.locked[0]}`"
-    by_hand = ["ssh", "-v", *(["-i", hop.key_files[0]] if hop.key_files else []), "-l", hop.connection.user]
+    login = hop.login
+    for path in login.with_flaw("open to others"):
+        return (
+            f"do `chmod 600 {path}`, whose mode {mode_for_others(path)} is open to others, for which ssh leaves it out"
+        )
+    for path in login.with_flaw("locked"):
+        return f"give {path}, which needs a passphrase, to the agent by `ssh-add {path}`"
+    key = next((one.path for one in login.identities if not one.flaw), "")
+    by_hand = ["ssh", "-v", *(["-i", key] if key else []), "-l", login.user]
     by_hand += [
         *(["-p", str(hop.connection.port)] if hop.connection.port != _SSH_PORT else []),
         str(hop.connection.original_host),
@@ -121,12 +152,12 @@ def _after_login(hop: Hop) -> str:
     ]
     if hop.is_jump:
         where = "User and IdentityFile of that host in ~/.ssh/config"
-    elif not hop.is_key_given and hop.connection.connect_kwargs["password"] is None:
+    elif not login.given and login.password is None:
         where = "username of the cluster, IdentityFile in ~/.ssh/config and `ssh-add -l`, or set priv_key_file"
-    elif hop.connection.connect_kwargs["password"] is None:
+    elif login.password is None:
         where = "username and priv_key_file of the cluster"
     else:
-        where = f"username{', password and priv_key_file' if hop.is_key_given else ' and password'} of the cluster"
+        where = f"username{', password and priv_key_file' if login.given else ' and password'} of the cluster"
     return f"try `{shlex.join(by_hand)}`, and check {where}"
 
 

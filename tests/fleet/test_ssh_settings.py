@@ -15,34 +15,9 @@ from pytest_aorta.errors import FleetError
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.ssh import SshTransport
 from pytest_aorta.fleet.ssh_refusals import refusal
-from pytest_aorta.fleet.ssh_settings import Access, Hop, way_to
+from pytest_aorta.fleet.ssh_settings import Access, way_to
+from tests.fleet.ssh_home import configure, home, key, keys, make_key, places
 from tests.fleet.ssh_keys_of_devices import make_security_key
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".ssh").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-    return tmp_path
-
-
-@pytest.fixture
-def key(tmp_path: Path) -> Path:
-    return make_key(tmp_path / "key")
-
-
-def make_key(path: Path, passphrase: str = "") -> Path:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", str(path)], check=True)
-    return path
-
-
-def configure(home: Path, text: str) -> None:
-    (home / ".ssh" / "config").write_text(text)
-
-
-def places(hops: list[Hop]) -> list[str]:
-    return [hop.place for hop in hops]
 
 
 def test_what_the_cluster_file_says_comes_first(home: Path, key: Path) -> None:
@@ -51,15 +26,17 @@ def test_what_the_cluster_file_says_comes_first(home: Path, key: Path) -> None:
     assert hop.place == "192.0.2.1 port 2200 as me"
     assert hop.connection.connect_timeout == 7
     assert hop.connection.forward_agent is False
-    assert hop.key_files == (str(key),)
-    kwargs = hop.connection.connect_kwargs
-    assert (kwargs["key_filename"], kwargs["look_for_keys"], kwargs["password"]) == ([str(key)], False, None)
+    assert (keys(hop), hop.login.given, hop.login.password) == ([str(key)], str(key), None)
 
 
-def test_without_a_key_file_the_usual_ones_are_tried(home: Path) -> None:
+@pytest.mark.parametrize("text", ["", "Port 22\n"])
+def test_without_a_key_file_the_usual_ones_are_tried(home: Path, text: str) -> None:
+    if text:
+        configure(home, text)
+    usual = [make_key(home / ".ssh" / f"id_{kind}", kind=kind) for kind in ("rsa", "ecdsa", "ed25519")]
     [hop] = way_to("n1", Access("me"), 7)
-    assert hop.connection.connect_kwargs["look_for_keys"] is True
-    assert hop.connection.connect_kwargs["allow_agent"] is True
+    assert keys(hop) == [str(key) for key in usual]
+    assert (hop.login.given, hop.login.agent, hop.login.is_only_listed) == ("", str(home / "agent"), False)
 
 
 def test_keys_of_the_configuration_that_are_absent_or_no_keys_are_passed_over(home: Path, key: Path) -> None:
@@ -69,16 +46,15 @@ def test_keys_of_the_configuration_that_are_absent_or_no_keys_are_passed_over(ho
         home, "Host *\n  IdentityFile ~/absent\n  IdentityFile ~/junk\n  IdentityFile ~/listed\n  IdentitiesOnly yes\n"
     )
     [hop] = way_to("n1", Access("me", str(key)), 7)
-    assert hop.key_files == (str(key), str(listed))
-    assert hop.connection.connect_kwargs["allow_agent"] is False
+    assert keys(hop) == [str(key), str(listed)]
+    assert hop.login.is_only_listed
 
 
 def test_a_security_key_is_passed_over_or_refused_and_left_to_the_agent(home: Path, key: Path) -> None:
     device = make_security_key(home / "device")
     configure(home, f"Host *\n  IdentityFile {device}\n  IdentityFile {key}\n  IdentitiesOnly yes\n")
     [hop] = way_to("n1", Access("me"), 7)
-    assert (hop.key_files, hop.locked) == ((str(key),), ())
-    assert hop.connection.connect_kwargs["allow_agent"] is True
+    assert (keys(hop), hop.login.with_flaw("a device's")) == ([str(key)], [str(device)])
     with pytest.raises(OSError, match=f"the key file {device} is that of a security key.*; do `ssh-add {device}`"):
         way_to("n1", Access("me", str(device)), 7)
 
@@ -141,19 +117,16 @@ def test_the_agent_is_the_one_that_the_configuration_names(
     monkeypatch.setenv("OTHER", str(home / "other"))
     configure(home, f"IdentityAgent {value}\n")
     [hop] = way_to("n1", Access("me"), 7)
-    assert hop.agent == (str(home / agent) if agent else "")
-    assert hop.connection.connect_kwargs["allow_agent"] is bool(agent)
+    assert hop.login.agent == (str(home / agent) if agent else "")
 
 
 def test_a_key_with_a_passphrase_is_left_to_the_agent(home: Path) -> None:
     locked = make_key(home / "locked", "sesame")
     configure(home, "Host *\n  IdentitiesOnly yes\n")
     [hop] = way_to("n1", Access("me", str(locked)), 7)
-    assert hop.locked == (str(locked),)
-    assert hop.connection.connect_kwargs["key_filename"] == []
-    assert hop.connection.connect_kwargs["allow_agent"] is True
+    assert (keys(hop), hop.login.with_flaw("locked")) == ([], [str(locked)])
     [hop] = way_to("n1", Access("me", str(locked), password="sesame"), 7)  # noqa: S106  # of a key of the test's own
-    assert hop.locked == ()
+    assert keys(hop) == [str(locked)]
 
 
 def test_jump_hosts_are_on_the_way_and_do_not_get_the_password(home: Path, key: Path) -> None:
@@ -165,7 +138,7 @@ def test_jump_hosts_are_on_the_way_and_do_not_get_the_password(home: Path, key: 
     access = Access("me", str(key), password="word")  # noqa: S106
     hops = way_to("n1", access, 7)
     assert places(hops) == ["192.0.2.8 port 22 as keeper", "192.0.2.9 port 2200 as other", "n1 port 22 as me"]
-    assert [hop.connection.connect_kwargs["password"] for hop in hops] == [None, None, "word"]
+    assert [hop.login.password for hop in hops] == [None, None, "word"]
     assert places(way_to("n2", access, 7)) == ["n2 port 22 as me"]
     assert places(way_to("n3", access, 7)) == ["192.0.2.8 port 22 as keeper", "n3 port 22 as me"]
 
@@ -263,14 +236,14 @@ def test_what_ssh_refuses_is_told_with_host_file_and_line(home: Path, text: str,
         ('Match exec "cat | grep ."\n  HostName 192.0.2.1\n', "gpu1 port 22"),
         ("Port ssh\n", "gpu1 port 22"),
         ("Port 23 # of sshd\n", "gpu1 port 23"),
-        ("ConnectTimeout 1m\n", "gpu1 port 22"),
+        ("ConnectTimeout 0m30s\n", "gpu1 port 22"),
     ],
 )
 def test_the_configuration_is_read_as_ssh_reads_it(home: Path, text: str, place: str) -> None:
     configure(home, text)
     [hop] = way_to("gpu1", Access("me"), 7)
     assert hop.place == f"{place} as me"
-    assert hop.connection.connect_timeout == (60 if "1m" in text else 7)
+    assert hop.connection.connect_timeout == (30 if "0m30s" in text else 7)
 
 
 def test_a_home_may_have_a_blank_in_its_name(home: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +254,7 @@ def test_a_home_may_have_a_blank_in_its_name(home: Path, key: Path, monkeypatch:
     (other / "more").write_text("IdentityFile ~/key\n")
     monkeypatch.setenv("HOME", str(other))
     [hop] = way_to("n1", Access("me"), 7)
-    assert (hop.key_files, hop.known.files[:2]) == ((f"{other}/key",), (other / "known", other / "others"))
+    assert (keys(hop), hop.known.files[:2]) == ([f"{other}/key"], (other / "known", other / "others"))
 
 
 def test_a_wait_for_a_host_without_a_bound_is_bounded_by_us(home: Path) -> None:
@@ -290,75 +263,21 @@ def test_a_wait_for_a_host_without_a_bound_is_bounded_by_us(home: Path) -> None:
     assert hop.connection.connect_timeout == 7
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("Match host gpu1\n  HostName 192.0.2.1\n", "192.0.2.1 port 22"),
-        ('Include "~/a b"\nPort 23\n', "192.0.2.3 port 23"),
-        ("ConnectTimeout none\n", "gpu1 port 22"),
-        ("Host gpu1\n  IdentityFile ~/%h\n  UserKnownHostsFile ~/%n\n", "gpu1 port 22"),
-    ],
-)
-def test_without_an_ssh_client_the_configuration_holds_too(
-    home: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str
-) -> None:
-    (home / "a b").write_text("Host gpu1\n  HostName 192.0.2.3\n")
-    make_key(home / "gpu1")
-    monkeypatch.setenv("PATH", str(home))
-    configure(home, text)
-    [hop] = way_to("gpu1", Access("me"), 7)
-    assert hop.place == f"{place} as me"
-    if "IdentityFile" in text:
-        assert (hop.key_files, hop.known.files[0]) == ((f"{home}/gpu1",), home / "gpu1")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            f"Match {criteria}\n  Port 23\n"
-            for criteria in ("HOST gpu1", "host=gpu1", "tagged x", "exec true", "user me")
-        ),
-        *("Host gpu[12]\n", "Port ssh\n", "Port 22 # sshd\n", "ConnectTimeout 1m\n"),
-    ],
-)
-def test_without_an_ssh_client_what_only_ssh_reads_rightly_is_refused(
-    home: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    monkeypatch.setenv("PATH", str(home))
-    configure(home, text)
-    with pytest.raises(OSError, match=r"(config line 1|of gpu1) holds .*, which is read by an ssh client alone"):
-        way_to("gpu1", Access("me"), 7)
-
-
-def test_without_an_ssh_client_a_token_that_is_not_known_is_refused(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(home))
-    configure(home, "UserKnownHostsFile ~/%C\n")
-    with pytest.raises(OSError, match="UserKnownHostsFile of the ssh configuration holds %C, expected one of %%, %d, "):
-        way_to("gpu1", Access("me"), 7)
-
-
 def test_the_password_is_in_no_representation() -> None:
     assert "word" not in repr(Access("me", password="word"))  # noqa: S106
 
 
-def test_a_refused_login_comes_with_the_same_one_by_hand(
-    home: Path, key: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def said(access: Access) -> str:
+def test_a_refused_login_comes_with_the_same_one_by_hand(home: Path, key: Path) -> None:
+    def said(access: Access, tried: list[str]) -> str:
         [hop] = way_to("n1", access, 7)
+        hop.login.tried += tried
         return str(refusal(paramiko.AuthenticationException("Authentication failed."), hop, "n1"))
 
     configure(home, "Host n1\n  HostName 192.0.2.1\n  Port 2200\n")
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    assert said(Access("me", str(key))).endswith(
+    assert said(Access("me", str(key)), [str(key)]).endswith(
         f"user me was not let in (tried {key}), expected one of them to open it; "
         f"try `ssh -v -i {key} -l me -p 2200 n1 true`, and check username and priv_key_file of the cluster"
     )
-    by_password = said(Access("me", password="sesame"))  # noqa: S106  # nobody's
-    assert "(tried the keys in ~/.ssh, the password)" in by_password
+    by_password = said(Access("me", password="sesame"), ["the password"])  # noqa: S106  # nobody's
+    assert "(tried the password)" in by_password
     assert by_password.endswith("try `ssh -v -l me -p 2200 n1 true`, and check username and password of the cluster")
-    monkeypatch.setenv("SSH_AUTH_SOCK", str(home / "agent"))
-    assert "the keys of the agent" in said(Access("me", str(key)))

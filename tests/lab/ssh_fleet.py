@@ -1,15 +1,17 @@
-"""Fleets behind SSH for tests: a home of the test's own, short patience, and what a run left on a host."""
+"""Fleets behind SSH for tests: a home of the test's own, short patience, keys, and what a run left on a host."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.ssh import Access, SshTransport
 from tests.lab.host import Host
@@ -70,3 +72,23 @@ def wait_clean(host: Host) -> None:
 
 def runs(host: Host, *argv: str) -> bool:
     return argv in {process.argv for process in host.processes()}
+
+
+def refused(lab: Lab, address: str, **settings: Any) -> str:
+    """The sentence for a host that cannot be reached."""
+    with pytest.raises(OSError) as caught:  # noqa: PT011  # all of it is compared
+        transport(lab, address, **settings).start(60, STATE_DIR)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def make_key(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", str(path)], check=True)
+    return path
+
+
+def client_address(lab: Lab, address: str, **settings: Any) -> str:
+    """Where a host sees us come from."""
+    with opened(lab, address, **settings) as fleet:
+        run = Ask("run", {"argv": ["sh", "-c", "echo $SSH_CONNECTION"]})
+        return str(fleet.perform(run).or_raise()[address]["stdout"].split()[0])

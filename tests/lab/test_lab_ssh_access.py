@@ -1,4 +1,4 @@
-"""Who is let in and whom we trust: keys, known hosts, jump hosts, and the sentences for all that can be wrong."""
+"""Whom we trust and how we get there: known hosts, jump hosts, and the sentences for all that can be wrong."""
 
 from __future__ import annotations
 
@@ -12,25 +12,18 @@ from typing import Any
 
 import pytest
 
+from pytest_aorta.errors import FleetError
 from pytest_aorta.fleet.ask import Ask
 from tests.lab import faults
 from tests.lab.host import Host
 from tests.lab.lab import Lab
 from tests.lab.processes import wait_until
-from tests.lab.ssh_fleet import STATE_DIR, home, host, opened, transport
+from tests.lab.ssh_fleet import client_address, home, host, opened, refused
 
 pytestmark = pytest.mark.lab(2)
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 PASSWORD = "hush-hush"  # noqa: S105  # a key of the test's own
-
-
-def refused(lab: Lab, address: str, **settings: Any) -> str:
-    """The sentence for a host that cannot be reached."""
-    with pytest.raises(OSError) as caught:  # noqa: PT011  # all of it is compared
-        transport(lab, address, **settings).start(60, STATE_DIR)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def fingerprint(host: Host) -> str:
@@ -43,18 +36,6 @@ def is_known(name: str, known: Path) -> bool:
     return (
         subprocess.run(["ssh-keygen", "-F", name, "-f", str(known)], capture_output=True, check=False).returncode == 0
     )
-
-
-def make_key(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", str(path)], check=True)
-    return path
-
-
-def client_address(lab: Lab, address: str, **settings: Any) -> str:
-    """Where a host sees us come from."""
-    with opened(lab, address, **settings) as fleet:
-        run = Ask("run", {"argv": ["sh", "-c", "echo $SSH_CONNECTION"]})
-        return str(fleet.perform(run).or_raise()[address]["stdout"].split()[0])
 
 
 def test_an_unknown_host_is_refused_with_its_fingerprint(lab: Lab, host: Host, tmp_path: Path) -> None:
@@ -194,152 +175,6 @@ def test_a_proxy_command_of_the_ssh_configuration(lab: Lab, home: Path) -> None:
     shutil.rmtree(home / ".ssh" / "config.d")
     jump_config(lab, home, "ProxyCommand false")
     assert "expected" in refused(lab, "far")
-
-
-def test_a_wrong_key_and_an_unknown_user(lab: Lab, host: Host, home: Path, tmp_path: Path) -> None:
-    (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
-    wrong = make_key(tmp_path / "wrong")
-    assert refused(lab, "node1", key_file=str(wrong)) == (
-        f"no SSH connection (node1 is {host.address} port 22 as root): user root was not let in (tried {wrong}), "
-        f"expected one of them to open it; try `ssh -v -i {wrong} -l root node1 true`, and check username and "
-        "priv_key_file of the cluster"
-    )
-    said = refused(lab, "node1", username="nobody-here", key_file=str(lab.key), password=PASSWORD)
-    assert "user nobody-here was not let in (tried " in said
-    assert "the password)" in said
-    assert said.endswith("true`, and check username, password and priv_key_file of the cluster")
-    assert PASSWORD not in said
-    absent = refused(lab, "node1", key_file=str(tmp_path / "absent"))
-    assert absent == f"the key file {tmp_path}/absent cannot be read: No such file or directory; correct priv_key_file"
-    (tmp_path / "junk").write_text("junk")
-    assert "holds no private key of a known kind" in refused(lab, "node1", key_file=str(tmp_path / "junk"))
-
-
-@pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
-def test_a_key_with_a_passphrase(
-    lab: Lab, host: Host, tmp_path: Path, kind: str, agent: Callable[[Path, str], None]
-) -> None:
-    locked = make_key(tmp_path / "locked", PASSWORD, kind)
-    path = host.path("/home/lab/.ssh/authorized_keys")
-    before = path.read_text()
-    path.write_text(before + Path(f"{locked}.pub").read_text())
-    try:
-        settings = {"username": "lab", "key_file": str(locked)}
-        (Path.home() / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
-        assert refused(lab, "node1", **settings).endswith(
-            f"; give {locked}, which needs a passphrase, to the agent by `ssh-add {locked}`"
-        )
-        assert client_address(lab, "node1", password=PASSWORD, **settings) == lab.plan.controller
-        agent(locked, PASSWORD)
-        assert client_address(lab, "node1", **settings) == lab.plan.controller
-    finally:
-        path.write_text(before)
-
-
-@pytest.mark.parametrize("where", ["nowhere", "usual file", "configuration", "agent", "other agent"])
-def test_without_a_key_file_those_keys_open_that_ssh_tries(
-    lab: Lab,
-    host: Host,
-    home: Path,
-    agent: Callable[[Path, str], None],
-    where: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
-    key = home / ".ssh" / ("id_ed25519" if where == "usual file" else "ours")
-    if where != "nowhere":
-        shutil.copy(lab.key, key)
-    if where == "configuration":
-        with (home / ".ssh" / "config").open("a") as config:
-            config.write("  IdentityFile ~/.ssh/ours\n")
-    if "agent" in where:
-        agent(key, "")
-    if where == "other agent":
-        with (home / ".ssh" / "config").open("a") as config:
-            config.write(f"  IdentityAgent {os.environ['SSH_AUTH_SOCK']}\n")
-        monkeypatch.setenv("SSH_AUTH_SOCK", str(home / "another"))
-    if where != "nowhere":
-        assert client_address(lab, "node1", key_file=None) == lab.plan.controller
-        return
-    assert refused(lab, "node1", key_file=None).endswith(
-        "): user root was not let in: seen no key in ~/.ssh, by IdentityFile or in an agent; name one by "
-        "priv_key_file of the cluster or IdentityFile in ~/.ssh/config, or do `ssh-add`"
-    )
-    wrong = make_key(home / ".ssh" / "id_rsa", kind="rsa")
-    assert refused(lab, "node1", key_file=None).endswith(
-        f"): user root was not let in (tried {wrong}), expected one of them to open it; try `ssh -v -i {wrong} -l root "
-        "node1 true`, and check username of the cluster, IdentityFile in ~/.ssh/config and `ssh-add -l`, or set "
-        "priv_key_file"
-    )
-
-
-@pytest.mark.parametrize("named", ["ours.pub", "ours"], ids=["the public file", "a private one that is absent"])
-def test_of_an_agent_with_many_keys_the_listed_one_opens(
-    lab: Lab, host: Host, home: Path, agent: Callable[[Path, str], None], named: str
-) -> None:
-    """Its private half lies nowhere but in the agent, and without the list the host has hung up before its turn."""
-    folder = home / ".ssh"
-    for number in range(8):
-        agent(make_key(folder / f"wrong{number}"), "")
-    agent(Path(shutil.copy(lab.key, folder / "ours")), "")
-    public = subprocess.run(["ssh-keygen", "-y", "-f", str(folder / "ours")], stdout=subprocess.PIPE, check=True)
-    (folder / "ours.pub").write_bytes(public.stdout)
-    (folder / "ours").unlink()
-    config = f"Host node1\n  HostName {host.address}\n"
-    (folder / "config").write_text(config)
-    assert refused(lab, "node1", key_file=None).endswith(
-        "): it hung up while keys were tried, expected one to be let in before MaxAuthTries of its sshd; name the key "
-        "by priv_key_file, or by IdentityFile and IdentitiesOnly in ~/.ssh/config"
-    )
-    (folder / "config").write_text(f"{config}  IdentityFile ~/.ssh/{named}\n  IdentitiesOnly yes\n")
-    assert client_address(lab, "node1", key_file=None) == lab.plan.controller
-
-
-def test_variables_of_the_environment_stand_in_names_of_keys(
-    lab: Lab, host: Host, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copy(lab.key, home / "ours")
-    (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n  IdentityFile ${{OURS}}/ours\n")
-    monkeypatch.setenv("OURS", str(home))
-    assert client_address(lab, "node1", key_file=None) == lab.plan.controller
-    monkeypatch.delenv("OURS")
-    assert "OURS" in refused(lab, "node1", key_file=None)
-
-
-@pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, str], None]]:
-    """Give a key to an agent of the test's own."""
-    socket = tmp_path / "agent"
-    child = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
-    wait_until(socket.exists, "the agent", 10)
-
-    def add(key: Path, passphrase: str) -> None:
-        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
-        ask = tmp_path / "ask"
-        ask.write_text(f"#!/bin/sh\necho '{passphrase}'\n")
-        ask.chmod(0o755)
-        for name, value in {"SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force"}.items():
-            monkeypatch.setenv(name, value)
-        subprocess.run(["ssh-add", "-q", str(key)], check=True)
-
-    yield add
-    child.kill()
-    child.wait()
-
-
-def test_nobody_is_asked_for_a_second_factor(lab: Lab, host: Host) -> None:
-    with faults.stop_sshd(host):
-        config = host.path("/etc/ssh/sshd_config.d/factors.conf")
-        config.write_text(
-            "AuthenticationMethods publickey,keyboard-interactive\nUsePAM yes\nKbdInteractiveAuthentication yes\n"
-        )
-    try:
-        assert refused(lab, "node1").endswith(
-            "a second factor is asked for, expected to be let in by a key or a password alone; there is nobody to ask"
-        )
-    finally:
-        with faults.stop_sshd(host):
-            config.unlink()
 
 
 def test_nobody_there(lab: Lab, host: Host) -> None:

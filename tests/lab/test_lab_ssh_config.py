@@ -17,7 +17,7 @@ import sys
 from pytest_aorta.fleet.ssh_settings import Access, way_to
 for name in sys.argv[1:]:
     [hop] = way_to(name, Access("me"), 7)
-    print(hop.place, *hop.key_files, hop.known.files[0])
+    print(hop.place, *(key.path for key in hop.login.identities), hop.known.files[0])
 """
 
 

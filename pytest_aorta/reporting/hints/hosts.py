@@ -63,7 +63,7 @@ HOSTS = (
         "ssh_refused",
         "fatal",
         r"was not let in|permission denied \((?:publickey|password|keyboard)|no supported authentication methods"
-        r"|authentication failed",
+        r"|authentication failed|hung up while keys were tried",
         "the user name or key is wrong for this host, or the key needs a passphrase and no agent holds it",
         "try `ssh -v` with the user and key of the cluster file; check username, priv_key_file and `ssh-add -l`",
         _SSH,
@@ -71,7 +71,8 @@ HOSTS = (
     says(
         "ssh_overloaded",
         "degrade",
-        r"hung up during the greeting|error reading ssh protocol banner|exceeded MaxStartups|banner exchange",
+        r"hung up during the greeting|error reading ssh protocol banner|exceeded MaxStartups|banner exchange"
+        r"|it says .{0,80}, expected the greeting of sshd",
         "sshd closed the connection before the login: too many at once, or it is no sshd",
         "try again; raise MaxStartups in sshd_config of that host",
         _SSH,
