@@ -20,6 +20,9 @@ Found = dict[str, Any]
 DIRECTIVE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*$")
 INCLUDE_DEPTH = 16
 _LISTS = frozenset({"userknownhostsfile", "globalknownhostsfile"})
+_WHOLE = frozenset({"knownhostscommand", "localcommand", "match", "proxycommand", "proxyjump", "remotecommand"})
+_BEFORE_COMMENT = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|(?<!\s)\#|[^"'\\\#])*""")
+_CERTIFICATE = "certificate:"  # paramiko lists keys only
 _ALONE = frozenset({"all", "canonical", "final"})
 _WITH_VALUE = frozenset({"host", "originalhost", "localuser"})
 _HOW = (
@@ -40,6 +43,10 @@ def plain_look_up(host: str, *files: Path) -> Found:
             found = dict(paramiko.SSHConfig.from_text("\n".join(lines)).lookup(host))
     except paramiko.ConfigParseError as error:
         raise OSError(f"the ssh configuration ({', '.join(map(str, files))}) cannot be read: {error}") from error
+    listed = found.pop("identityfile", [])
+    for keyword, mark in (("identityfile", ""), ("certificatefile", _CERTIFICATE)):
+        if names := [name.removeprefix(mark) for name in listed if name.startswith(_CERTIFICATE) == bool(mark)]:
+            found[keyword] = names
     if str(found.get("connecttimeout", "")).lower() == "none":
         del found["connecttimeout"]
     for keyword in ("port", "connecttimeout"):
@@ -54,11 +61,7 @@ def included_files(value: str, base: Path) -> list[Path]:
     Raises:
         OSError: it cannot be understood.
     """
-    try:
-        patterns = shlex.split(value, comments=True)
-    except ValueError as error:
-        raise OSError(f"Include {value} of the ssh configuration cannot be read: {error}; correct it") from error
-    wanted = [str(base / Path(pattern).expanduser()) for pattern in patterns]
+    wanted = [str(base / Path(pattern).expanduser()) for pattern in _words("Include", value)]
     found = (Path(name) for pattern in wanted for name in sorted(glob.glob(pattern)))  # noqa: PTH207  # absolute ones
     return [path for path in found if path.is_file()]
 
@@ -96,12 +99,37 @@ def _lines(path: Path, base: Path, depth: int) -> Iterator[str]:
         if found and ((word == "match" and not _is_plain(found[2])) or (word == "host" and "[" in found[2])):
             raise OSError(f"{path} line {number} holds {line.strip()!r}, {_HOW}")
         if found is None or word != "include" or not depth:
-            # paramiko takes a pair of quotes off, which may be those of the first name and of the last
-            yield f'{found[1]} "{found[2]}"' if found and word in _LISTS else line
+            yield _plain_line(found[1], found[2]) if found else line
             continue
         for name in included_files(found[2], base):
             yield from _lines(name, base, depth - 1)
         yield block  # what follows belongs to it again
+
+
+def _plain_line(keyword: str, value: str) -> str:
+    """Write a line as paramiko understands it: it reads comments as values, and takes off one pair of quotes."""
+    word = keyword.lower()
+    if word in _WHOLE:
+        return f"{keyword} {value}"
+    words = _words(keyword, value)
+    if word == "host":
+        return f"{keyword} {shlex.join(words)}"
+    if word == "certificatefile":
+        return f'IdentityFile "{_CERTIFICATE}{" ".join(words)}"'
+    return f'{keyword} "{shlex.join(words) if word in _LISTS else " ".join(words)}"'
+
+
+def _words(keyword: str, value: str) -> list[str]:
+    """Give the words of a value, without quotes and without a comment behind them.
+
+    Raises:
+        OSError: it ends within quotes.
+    """
+    read = _BEFORE_COMMENT.match(value)
+    text = read[0] if read else ""
+    if not value.startswith("#", len(text)) and text != value:
+        raise OSError(f"{keyword} {value} of the ssh configuration cannot be read: no closing quotation; correct it")
+    return shlex.split(text)
 
 
 def _is_plain(criteria: str) -> bool:
