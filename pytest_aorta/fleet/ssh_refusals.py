@@ -49,13 +49,11 @@ def _reason(error: BaseException, hop: Hop) -> str:
         return str(error)
     if isinstance(error, ProxyEnded):
         return f"the ProxyCommand of the ssh configuration ended {error}, expected a way to sshd; try it by hand"
+    who = hop.proxy.name if hop.proxy else "it"
     if isinstance(error, NoGreeting):
-        who, next_step = (
-            (hop.proxy.name, "try it by hand") if hop.proxy else ("it", "is the port right, or is it busy?")
-        )
+        next_step = "try it by hand" if hop.proxy else "is the port right, or is it busy?"
         return f"{who} says '{error}', expected the greeting of sshd; {next_step}"
-    if is_passing(error) or "shut down" in str(error):
-        who = hop.proxy.name if hop.proxy else "it"
+    if is_passing(error):
         return f"{who} hung up during the greeting, expected sshd; is it overloaded (MaxStartups), or no sshd at all?"
     if isinstance(error, paramiko.AuthenticationException):
         return _not_let_in(error, hop)

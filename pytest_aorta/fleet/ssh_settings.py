@@ -158,10 +158,10 @@ def _login(connection: fabric.Connection, access: Access, *, is_last: bool) -> L
     config = connection.ssh_config
     passphrase = access.password if is_last else None
     own = str(in_home(access.key_file)) if access.key_file else None
-    names = [expanded(name, connection, "IdentityFile") for name in config.get("identityfile", usual_names())]
-    listed = [expanded(name, connection, "CertificateFile") for name in config.get("certificatefile", [])]
+    others = [name for name in config.get("identityfile", usual_names()) if name != own]
+    listed = _expanded("CertificateFile", connection, config.get("certificatefile", []))
     found = [*identities(own, passphrase, is_given=True, with_certificate=not listed)] if own else []
-    for name in names:
+    for name in _expanded("IdentityFile", connection, others):
         if str(in_home(name)) != own:
             found += identities(name, passphrase, with_certificate=not listed)
     return Login(
@@ -173,6 +173,10 @@ def _login(connection: fabric.Connection, access: Access, *, is_last: bool) -> L
         passphrase,
         connection.connect_timeout,
     )
+
+
+def _expanded(keyword: str, connection: fabric.Connection, names: list[str]) -> list[str]:
+    return [expanded(name, connection, keyword) for name in names if name.lower() != "none"]
 
 
 def _known_hosts(connection: fabric.Connection, access: Access, *, is_direct: bool) -> KnownHosts:

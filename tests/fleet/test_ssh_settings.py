@@ -39,6 +39,13 @@ def test_without_a_key_file_the_usual_ones_are_tried(home: Path, text: str) -> N
     assert (hop.login.given, hop.login.agent, hop.login.is_only_listed) == ("", str(home / "agent"), False)
 
 
+def test_a_key_file_may_have_a_per_cent_in_its_name(home: Path) -> None:
+    key = make_key(home / "100%y")
+    configure(home, "IdentityFile none\n")
+    [hop] = way_to("n1", Access("me", str(key)), 7)
+    assert keys(hop) == [str(key)]
+
+
 def test_keys_of_the_configuration_that_are_absent_or_no_keys_are_passed_over(home: Path, key: Path) -> None:
     listed = make_key(home / "listed")
     (home / "junk").write_text("junk")
