@@ -13,6 +13,7 @@ _NO_REASON = re.compile(r"[^A-Za-z0-9 .,:;()/_+@%-]+")
 _EVERY_NODE = "ALL"  # scontrol takes it for all nodes of the cluster
 MAX_REASON_CHARS = 120
 MAX_SPELT = 3
+_SILENCE = re.compile(r"(?<=\bfor )\d+(?= s\b)")  # how long, which is never the same on two hosts
 _ADDRESS = re.compile(r"(\0) is \S+(?= port \d)")  # which ssh was led to from that name
 
 
@@ -41,12 +42,12 @@ def told(sentences: Iterable[tuple[str | None, str]]) -> str:
     """Join what is said of hosts, each sentence beginning with its host's name; the same is said once for all of them.
 
     `gpu1 (likewise gpu[2-9]): the name gpu1 does not resolve`, or `gpu1, gpu2: no torch` where no name comes again.
-    What is said of no host stands as it is.
+    What is said of no host stands as it is, and of how many seconds something lasted those of the first host.
     """
     groups: dict[str, list[str]] = {}
     first: dict[str, str] = {}
     for host, said in sentences:
-        alike = said if host is None else _ADDRESS.sub("\\1", _name(host).sub("\0", said))
+        alike = said if host is None else _without_name(host, said)
         first.setdefault(alike, said)
         groups.setdefault(alike, []).extend([] if host is None else [host])
     return "; ".join(_said(hosts, first[alike]) for alike, hosts in groups.items())
@@ -60,6 +61,27 @@ def _said(hosts: list[str], sentence: str) -> str:
     if rest.startswith(":") and not _name(first).search(rest):
         return spelt([first, *others]) + rest
     return f"{first} (likewise {spelt(others)}){rest}"
+
+
+def advised(steps: Iterable[tuple[str | None, str]]) -> str:
+    """Give the first thing to do, for all the hosts of which the same is to be done: `look at the link of gpu[1-9]`.
+
+    One that is to be done with a file of a host is given as it is.
+    """
+    (first, step), *others = steps
+    if first is None or _of_file(first).search(step):
+        return step
+    alike = _without_name(first, step)
+    hosts = [host for host, said in others if host is not None and _without_name(host, said) == alike]
+    return _name(first).sub(lambda _: spelt(list(dict.fromkeys([first, *hosts]))), step)
+
+
+def _of_file(host: str) -> re.Pattern[str]:
+    return re.compile(rf"[/._-]{re.escape(host)}(?![A-Za-z0-9])|(?<![A-Za-z0-9]){re.escape(host)}(?:[/_-]|\.\w)")
+
+
+def _without_name(host: str, text: str) -> str:
+    return _SILENCE.sub("", _ADDRESS.sub("\\1", _name(host).sub("\0", text)))
 
 
 def spelt(hosts: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from pytest_aorta.checks import worst_first
-from pytest_aorta.hostlist import drain_command
+from pytest_aorta.hostlist import advised, drain_command
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import json_report
 from pytest_aorta.reporting.hints import Hint, find
@@ -136,9 +136,11 @@ def next_step(stages: Mapping[str, StageRecord], folder: RunFolder, log: str = "
     for stage in stages.values():
         if stage.outcome not in {"failed", "interrupted"}:
             continue
-        for check in sorted(stage.checks, key=lambda check: not check.blames_host):
-            if check.failed and check.next_step:
-                return check.next_step
+        steps = [check for check in stage.checks if check.failed and check.next_step]
+        if steps:
+            return advised(
+                (check.host, check.next_step) for check in sorted(steps, key=lambda each: not each.blames_host)
+            )
         gates = [check for check in stage.checks if check.failed and check.gate is not None]
         if gates and all(check.actual is None for check in gates):
             return "the gate's reason says why it was not measured; leave the limit out where it cannot be"

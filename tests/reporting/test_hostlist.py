@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_aorta.hostlist import drain_command, host_list, told
+from pytest_aorta.hostlist import advised, drain_command, host_list, told
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,23 @@ def test_the_same_is_said_once_for_all_its_hosts() -> None:
         "n1, n11: one; n2: other; 2 of 3"
     )
     assert told([("n1", "n1: one"), ("n1", "n1: one")]) == "n1: one"
+
+
+def test_how_long_hosts_were_silent_tells_no_two_apart() -> None:
+    said = [(f"gpu{n}", f"gpu{n}: nothing was heard from it for {5 + n} s: it is down or cut off") for n in (1, 2)]
+    assert told(said) == "gpu1, gpu2: nothing was heard from it for 6 s: it is down or cut off"
+    other = ("gpu3", "gpu3: nothing was heard from it for 6 s, yet the host answers over a new connection")
+    assert told([*said, other]) == f"{told(said)}; {other[1]}"
+
+
+def test_the_next_step_is_for_all_hosts_of_which_the_same_is_to_be_done() -> None:
+    look = [(f"gpu{n}", f"look at the power, the console and the link of gpu{n}") for n in range(1, 10)]
+    assert advised(look[:1]) == look[0][1]
+    assert advised([look[0], ("gpu2", "who ended it? Look for the OOM killer on gpu2")]) == look[0][1]
+    assert advised(look) == "look at the power, the console and the link of gpu[1-9]"
+    assert advised([(None, "look at the way from here"), *look]) == "look at the way from here"
+    read = [(f"gpu{n}", f"read logs/gpu{n}.log") for n in (1, 2)]
+    assert advised(read) == "read logs/gpu1.log"
 
 
 def test_the_own_address_of_a_host_tells_no_two_apart_another_does() -> None:
