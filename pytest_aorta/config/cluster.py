@@ -21,6 +21,7 @@ from pytest_aorta.config.validation import examine, near, validate_pruned
 REGION: JsonPath = ("cluster",)
 _SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SPUR_NODES")
 _UPSTREAM_OPAQUE = ("env_vars", "container", "password")
+OF_OTHER_TOOLS = "it is a field of other tools"
 _MOST_WARNINGS = 50
 _MOST_OWNERS = 3
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -178,7 +179,7 @@ def ignored_warnings(model: BaseModel, path: JsonPath) -> list[str]:
     found = list(dict.fromkeys(ignored_fields(model, path)))
     hints = [(place, near(str(place[-1]), known)) for place, known in found[:_MOST_WARNINGS]]
     told = [
-        f"{path_text(place)} is ignored: {'there is no such field' if hint else 'it is a field of other tools'}{hint}"
+        f"{path_text(place)} is ignored: {'there is no such field' if hint else OF_OTHER_TOOLS}{hint}"
         for place, hint in hints
     ]
     if len(found) > len(told):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from pytest_aorta.checks import worst_first
+from pytest_aorta.config.cluster import OF_OTHER_TOOLS
 from pytest_aorta.hostlist import advised, drain_command
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import json_report
@@ -272,12 +273,14 @@ def drain(record: RunRecord) -> tuple[str, ...]:
 
 
 def _notes(record: RunRecord) -> Iterator[str]:
+    doubts = [str(warning) for warning in record.config.get("warnings") or ()]
+    yield from (f"configuration: {doubt}" for doubt in doubts if OF_OTHER_TOOLS not in doubt)
     for stage in record.stages.values():
         for note in stage.notes:
             yield f"{stage.name}: {note}"
     yield from (entry for entry in record.closing if entry.startswith(NOT_UNDONE))
     if undone := [entry for entry in record.closing if not entry.startswith(NOT_UNDONE)]:
-        yield f"undone at the session's end: {'; '.join(undone)}"
+        yield f"cleaned up when the session ended: {'; '.join(undone)}"
     if record.judgements:
         last = record.judgements[-1]
         failed = [stage.name for stage in last.stages if stage.outcome == "failed"]

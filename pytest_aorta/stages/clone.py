@@ -6,11 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from pytest_aorta.config.document import PathFault, is_file
-from pytest_aorta.config.model import RunConfig
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.config.shipped import shipped
-from pytest_aorta.config.validation import near
 from pytest_aorta.errors import CommandFailed, FleetError, HostError
 from pytest_aorta.fleet.ask import Ask
 from pytest_aorta.node.archives import pack
@@ -54,17 +51,6 @@ def plan(settings: Settings) -> Iterator[Step]:
         where = "<tree>" if config.aorta_path is None else foreign_folder(settings)
         for name in entry_points(settings):
             yield Step(host.name, f"require the file {where}/{name}")
-
-
-def not_in_bundle(config: RunConfig) -> Iterator[PathFault]:
-    """Give a base_config that the bundled workload lacks; a checkout is looked into on the hosts."""
-    if config.workload is not None or config.aorta_path is not None:
-        return
-    tree = shipped("workloads")
-    if not is_file(tree / config.base_config):
-        known = [path.relative_to(tree).as_posix() for path in sorted(tree.glob("config/*.yaml"))]
-        hint = near(config.base_config, known) or f"; there are {', '.join(known)}"
-        yield PathFault(("base_config",), f"the bundled workload has no file {config.base_config}{hint}")
 
 
 def foreign_folder(settings: Settings) -> str:

@@ -27,7 +27,7 @@ from pytest_aorta.run.hosts import clashing_folders, engine_of, fleet_of, not_in
 from pytest_aorta.run.interruption import Interruption
 from pytest_aorta.run.products import stored_types
 from pytest_aorta.run.record import JudgementKeeper, RecordKeeper, RunRecord, find_runs, is_run_folder, now, read
-from pytest_aorta.stages.clone import not_in_bundle
+from pytest_aorta.stages.bundle import not_in_bundle, refused_by_bundle
 from pytest_aorta.stages.measures import unknown_metrics
 from pytest_aorta.stages.source import unusable_parser
 from pytest_aorta.stages.thresholds import without_limit
@@ -115,6 +115,7 @@ def _refuse_pointless(settings: Settings, config_file: Path | None) -> None:
 def undoable(config: RunConfig, cluster: Cluster | None) -> Iterator[PathFault]:
     """Give what no run of this version can do: files and metrics that it has not, ways to reach and run hosts."""
     yield from not_in_bundle(config)
+    yield from refused_by_bundle(config)
     yield from not_in_this_version(config, cluster)
     yield from unknown_metrics(config, cluster)
 

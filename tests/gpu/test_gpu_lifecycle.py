@@ -80,7 +80,8 @@ def test_a_rank_that_hangs_is_ended_and_shown(rig: Any) -> None:
     ],
 )
 def test_an_override_that_cannot_be_is_refused_in_a_sentence(rig: Any, override: str, said: str) -> None:
-    rig.pytest(LOCAL, f"--aorta-set=training_overrides.{override}", code=1)
+    extra = json.dumps(["--override", override])  # training_overrides are refused before anything starts
+    rig.pytest(LOCAL, f"--aorta-set=multi_node.extra_train_args={extra}", code=1)
 
     assert said in rig.reason("test_run_benchmark")
 

@@ -584,3 +584,17 @@ def test_a_long_log_is_cut_on_the_terminal_and_whole_in_its_page(rig: Any) -> No
     assert "said 9\n" not in output
     assert "said 99\n" in output
     assert any("said 9\n" in page.read_text("utf-8") for page in (rig.reports / "aorta_single_html").iterdir())
+
+
+def test_misspelt_fields_of_the_cluster_file_are_told_with_the_verdict(rig: Any) -> None:
+    rig.configure()
+    cluster = {"transport": "local", "node_dict": {"here": {}}, "known_host": "x", "rack_of_switches": "of other tools"}
+    (rig.path / "cluster.json").write_text(json.dumps(cluster), "utf-8")
+
+    output = rig.pytest("--aorta-config=config.json", "--aorta-cluster=cluster.json")
+
+    told = "configuration: cluster.known_host is ignored: there is no such field, did you mean known_hosts?"
+    end = output[output.index("PASSED: ") :]
+    assert f"note: {told}" in end
+    assert told in (rig.path / "aorta_reports" / "aorta_single.html").read_text("utf-8")
+    assert "rack_of_switches" not in end

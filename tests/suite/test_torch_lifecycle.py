@@ -82,8 +82,22 @@ def test_hanging_rank_is_shown_with_the_stacks_of_all(rig: Any) -> None:
     assert int(told[1]) in {9, 10}
 
 
-def test_wrong_override_is_told_in_the_trainers_own_sentence(rig: Any) -> None:
-    rig.pytest(LOCAL, "--aorta-set=training_overrides.training.max_step=5", code=1)
+WRONG = {"training.max_step": 5, "profiling.repeat": 20}
+
+
+def test_wrong_overrides_are_refused_before_anything_starts(rig: Any) -> None:
+    sets = [f"--aorta-set=training_overrides.{name}={value}" for name, value in WRONG.items()]
+
+    output = rig.pytest(LOCAL, *sets, code=4)
+
+    assert re.search(r"training_overrides.training.max_step \(.*\): unknown knob; did you mean max_steps\?", output)
+    assert not (rig.path / "aorta_results").exists()
+
+
+def test_what_the_trainer_refuses_on_the_hosts_is_told_in_its_own_sentence(rig: Any) -> None:
+    extra = ["--override", *(f"{name}={value}" for name, value in WRONG.items())]
+
+    rig.pytest(LOCAL, f"--aorta-set=multi_node.extra_train_args={json.dumps(extra)}", code=1)
 
     reason = rig.reason("test_run_benchmark")
     assert reason.startswith("could not measure: ")

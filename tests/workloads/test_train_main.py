@@ -220,6 +220,21 @@ def test_wrong_arguments_show_the_usage(start_alone: Start, tmp_path: Path) -> N
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("override", "code", "said"),
+    [
+        ("training.max_steps=5", 0, ""),
+        ("training.max_step=5", 2, "train.py: --override training.max_step: unknown knob; did you mean max_steps?\n"),
+    ],
+)
+def test_options_are_checked_without_training(
+    start_alone: Start, tmp_path: Path, tiny_config: Path, override: str, code: int, said: str
+) -> None:
+    ended = start_alone(tmp_path, "--config", str(tiny_config), "--check", "--override", override)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", said)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_options_are_listed_without_a_configuration(start_alone: Start, tmp_path: Path) -> None:
     ended = start_alone(tmp_path, "--list-options")
     assert ended.returncode == 0

@@ -56,6 +56,9 @@ def main(argv: Sequence[str]) -> int:
         print(importlib.import_module("aorta_train.listing").table(), end="")
         return 0
     try:
+        if arguments.check:
+            load(arguments.config, arguments.override)
+            return 0
         return _run(arguments)
     except Refusal as refusal:
         _let_the_first_rank_say_it()
@@ -134,6 +137,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         default=[],
         metavar="SECTION.KNOB=VALUE",
         help="replace values of the file; may be given again; null sets back to the default",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="say what is wrong with the options, and train nothing; torch is not needed",
     )
     parser.add_argument(
         "--enable-rocm-metrics",
