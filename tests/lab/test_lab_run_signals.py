@@ -108,8 +108,8 @@ def test_sigterm_with_a_paused_container_that_is_not_ours(cluster: Cluster) -> N
         "could not be undone: node2: its container aorta_lab is paused, so what runs in it could not" in ending.output
     )
     assert (
-        "cleaned up when the session ended: benchmark stopped (not on node2); benchmark logs kept; ownership given back "
-        "(not on node2); node programs in the containers ended (not on node2); docker: containers left alone; "
+        "cleaned up when the session ended: benchmark stopped (not on node2); benchmark logs kept; ownership given "
+        "back (not on node2); node programs in the containers ended (not on node2); docker: containers left alone; "
     ) in ending.output
     assert cluster.record()["uncleaned"] == ["node2"]
     second.run(["docker", "unpause", CONTAINER], check=True)
