@@ -35,7 +35,7 @@ _FORMATTER = logging.Formatter()
 
 _UNCOLLECTED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR)
 REJUDGED_BY_DEFAULT = ("test_parse_results", "test_validate_thresholds", "test_generate_report")
-
+CLUSTER_FILE = "cluster.json"  # as the documentation calls it
 
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
 
@@ -73,6 +73,10 @@ class Validation:
         many = f" ({len(names)} hosts)" if len(names) > 1 else ""
         where = f"{self._opened.suite_name} on {spelt(names)}{many}"
         lines = [f"aorta: {named} (from {self._found.origin}); {where}"]
+        beside = self._config.invocation_params.dir / CLUSTER_FILE
+        is_named = stored is not None or self._config.option.aorta_cluster or beside == self._found.config_file
+        if settings.cluster.transport == "local" and not is_named and beside.is_file():
+            lines.append(f"aorta: {CLUSTER_FILE} is not used; --aorta-cluster={CLUSTER_FILE} runs on its hosts")
         return [*lines, *(f"aorta: warning: {warning}" for warning in settings.warnings)]
 
     def _limits(self) -> str:

@@ -598,3 +598,12 @@ def test_misspelt_fields_of_the_cluster_file_are_told_with_the_verdict(rig: Any)
     assert f"note: {told}" in end
     assert told in (rig.path / "aorta_reports" / "aorta_single.html").read_text("utf-8")
     assert "rack_of_switches" not in end
+
+
+def test_a_cluster_file_that_nobody_named_is_not_used_and_the_header_says_so(rig: Any) -> None:
+    rig.configure()
+    (rig.path / "cluster.json").write_text(json.dumps({"username": "x", "node_dict": {"elsewhere": {}}}), "utf-8")
+
+    output = rig.pytest("--aorta-config=config.json", "-k", "test_launch_container")
+
+    assert "aorta: cluster.json is not used; --aorta-cluster=cluster.json runs on its hosts" in output
