@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -201,7 +202,7 @@ class Validation:
         try:
             self._reports.write_rest(session, html=self._html is not None and not self._html.is_begun)
         except OSError as more:
-            self._unwritten = f"{self._unwritten}; {unwritten(more)}"
+            self._unwritten = "; ".join(dict.fromkeys([self._unwritten, unwritten(more)]))
 
     def without_letter(self, report: pytest.TestReport, status: Status) -> Status:
         """Take a stage's letter away, and those of its sub-tests, where the stage is told as a line of ours."""
@@ -222,7 +223,10 @@ class Validation:
     def summarize(self, reporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Write the summary to the terminal; of tests that could not be collected pytest itself has spoken."""
         if self._view is not None:
-            write_summary(reporter, self._view, self._opened.suite_name)
+            view = self._view
+            if self._unwritten:
+                view = replace(view, paths=tuple((label, path) for label, path in view.paths if _holds(Path(path))))
+            write_summary(reporter, view, self._opened.suite_name)
             if self._unwritten:
                 reporter.write_line(f"aorta: {self._unwritten}", red=True)
         elif not self._selected and exitstatus not in _UNCOLLECTED and not runs_nothing(self._config):
@@ -324,3 +328,11 @@ def _without(record: logging.LogRecord, secrets: tuple[str, ...]) -> bool:
         record.exc_text = clean(scrub(_FORMATTER.formatException(record.exc_info), secrets))
         record.exc_info = None
     return True
+
+
+def _holds(path: Path) -> bool:
+    """Tell whether something lies there that is worth a look."""
+    try:
+        return path.is_dir() or path.stat().st_size > 0
+    except OSError:
+        return False

@@ -458,7 +458,11 @@ def test_reports_that_cannot_be_written_cost_the_exit_code_but_not_the_verdict(r
 
     assert "PASSED:" in output
     assert "aorta_single.log could not be written: No space left on device; free space and run again" in output
-    assert "aorta: the reports could not be written: No space left on device" in output
+    assert output.count("the reports could not be written: No space left on device") == 1
+    named = dict(re.findall(r"^([A-Za-z ]+): (/\S+)$", output, re.MULTILINE))
+    assert "run folder" in named
+    assert "bundle" not in named
+    assert all(Path(path).is_dir() or Path(path).stat().st_size > 0 for path in named.values())
     assert "Traceback" not in output
 
 
