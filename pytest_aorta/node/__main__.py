@@ -12,6 +12,7 @@ import sys
 from .children import become_subreaper
 from .commands import COMMANDS
 from .files import prepare
+from .processes import process, wake_shell
 from .requests import Answer, CommandError, expanded
 from .service import Service
 from .state import StateFolder, reap
@@ -58,6 +59,8 @@ def _serve(lease_s: float, state_dir: str) -> int:
     with contextlib.suppress(OSError, ValueError):  # whoever reads it may be gone
         sys.stdout.flush()
         sys.stderr.flush()
+    if (above := process(os.getppid())) is not None:
+        wake_shell(above.pid, above.start_ticks)
     os._exit(0)  # worker threads that hang in the file system cannot be waited for
 
 

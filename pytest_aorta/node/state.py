@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import sys
 from typing import Any, Mapping, NamedTuple
@@ -18,7 +17,7 @@ from typing import Any, Mapping, NamedTuple
 from .endings import Identity, end_now, identities
 from .facts import boot_id, identity, pid_namespace
 from .files import remove
-from .processes import TAG, Table, ancestors, descendants, environment, is_alive, process, send_signal
+from .processes import TAG, Table, ancestors, descendants, environment, is_alive, process, wake_shell
 from .requests import Answer, CommandError, sentence
 from .undoings import Undoings, read, undo_now
 
@@ -102,7 +101,7 @@ class Reaping:
         ending = end_now(find, grace_s)
         self._ended, self._left = ending.ended_pids, ending.left
         if record.above is not None and counts_alike:
-            send_signal(*record.above, signal.SIGCONT)
+            wake_shell(*record.above)
 
     def conclude(self, undone: list[str], not_undone: dict[str, str]) -> Answer:
         """Remove the folder when nothing of what it records is left; give what `reap` answers."""

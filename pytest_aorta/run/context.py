@@ -189,7 +189,7 @@ class RunContext:
             if isinstance(error, (LeaseLost, TimedOut)) and not isinstance(error, StoodStill)
         ]
         for host, fate in self.fates([host for host in doubted if self.fleet.loss(host) is None]).items():
-            if isinstance(errors[host], LeaseLost) or fate.is_paused:
+            if isinstance(errors[host], LeaseLost) or fate.is_still:
                 why = fate.said.removeprefix(f"{host}: ")
                 told[host] = LeaseLost(host, f"{why}; {fate.next_step}")
         return told

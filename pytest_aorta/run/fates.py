@@ -19,11 +19,14 @@ LONG_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 class Fate(NamedTuple):
-    """What became of a host's container, in a sentence, and what to do about it."""
+    """What became of a host's container, in a sentence, and what to do about it.
+
+    `is_still`: it stands still, or its engine does.
+    """
 
     said: str
     next_step: str
-    is_paused: bool = False
+    is_still: bool = False
 
 
 def fates_of(engine: Engine, fleet: Fleet, name: str, hosts: Iterable[str], inside_s: float) -> dict[str, Fate]:
@@ -42,7 +45,7 @@ def _at_rest(engine: Engine, host: str, name: str, seen: Found | None) -> Fate |
         return Fate(f"{_its(host, name)} is gone (no such container)", _who("removed", host))
     if seen.is_paused:
         step = f"let it go on: `{engine.name} unpause {name}` on {host}; who paused it?"
-        return Fate(f"{_its(host, name)} is paused", step, is_paused=True)
+        return Fate(f"{_its(host, name)} is paused", step, is_still=True)
     if seen.is_running:
         return None
     return Fate(f"{_its(host, name)} is not running ({seen.state}, exit code {seen.exit_code})", _who("stopped", host))
@@ -73,7 +76,8 @@ def _shut(host: str, name: str, why: str) -> Fate:
     short = LONG_ID.sub(r"\1", why)
     if NOT_DONE.match(why):
         said, _, next_step = short.partition("; ")
-        return Fate(f"{_its(host, name)} cannot be looked at ({said})", next_step.replace("there", f"on {host}", 1))
+        step = next_step.replace("there", f"on {host}", 1)
+        return Fate(f"{_its(host, name)} cannot be looked at ({said})", step, is_still=True)
     return Fate(f"{_its(host, name)} cannot be entered any more ({short})", _who("stopped", host))
 
 

@@ -191,15 +191,11 @@ def _outcome(run: RunContext, phase: Phase, watch: Watch, error: str, accelerato
             phase.given_up + (f" ({state})" if state else ""),
             phase,
             _where_to_look(run, phase, watch),
-            watch.awaited,
             fault=found[0].fault if found else "workload",
         )
 
 
 def _where_to_look(run: RunContext, phase: Phase, watch: Watch) -> str:
-    if watch.awaited is not None:
-        log = run.folder.log_of(PHASE, phase.hosts.index(watch.awaited), watch.awaited)
-        return f"look at the rank named first; its stack is in {log}"
     if watch.has_stacks:
         return f"look at the rank named first; the stacks are in {run.folder.path}/{PHASE}-node-*.log"
     logs = [run.folder.log_of(PHASE, rank, host) for rank, host in enumerate(phase.hosts)]

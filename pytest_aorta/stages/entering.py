@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_aorta.config.container import Container
 from pytest_aorta.config.settings import Settings
+from pytest_aorta.containers.causes import not_done
 from pytest_aorta.containers.leftovers import is_over
 from pytest_aorta.errors import CommandFailed, ConfigError, FleetError, HostError, Misnamed
 from pytest_aorta.fleet.ask import Ask
@@ -20,6 +21,7 @@ from pytest_aorta.stages.command import SET_PYTHON, python_command
 
 GIVE_SECONDS = 600
 REAP_SECONDS = 30
+LOOK_SECONDS = 60
 _NO_PROGRAM = re.compile(r"executable file .*not found|exec: \S+ stat \S+ no such file")
 
 
@@ -96,7 +98,7 @@ class Entered:
         for host, answer in answers.items():
             said = str(answer["stderr"]).strip()
             is_ended = answer["exit_code"] == 0 or is_over(said)
-            why = said or f"it was not done within {REAP_SECONDS} s"
+            why = not_done(f"{self._run.engine.name} exec", REAP_SECONDS, said) if answer["timed_out"] else said
             told = f"what still runs in its container {self._container.name} could not be ended: {why}"
             self._left[host] = None if is_ended else CommandFailed(host, told)
 
@@ -142,7 +144,11 @@ def _require_visible(run: RunContext, programs: Mapping[str, str]) -> None:
     """Require that the containers see our work folder; one that we did not start may not mount it."""
     answers = run.ask(
         {
-            host: Ask("run", {"argv": run.engine.argv(host, ["test", "-r", path]), "timeout_s": 60}, timeout_s=70)
+            host: Ask(
+                "run",
+                {"argv": run.engine.argv(host, ["test", "-r", path]), "timeout_s": LOOK_SECONDS},
+                LOOK_SECONDS + 10,
+            )
             for host, path in programs.items()
         }
     )
@@ -152,6 +158,9 @@ def _require_visible(run: RunContext, programs: Mapping[str, str]) -> None:
         if answer["exit_code"] == 0:
             continue
         said = str(answer["stderr"]).strip()
+        if answer["timed_out"]:
+            problems[host] = CommandFailed(host, not_done(f"{run.engine.name} exec", LOOK_SECONDS, said))
+            continue
         next_step = _how_to_read(container, PurePosixPath(programs[host]).parents[1])
         said = f" ({said})" if said else ""
         problems[host] = CommandFailed(host, f"the container cannot read {programs[host]}{said}; {next_step}")

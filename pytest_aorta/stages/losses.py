@@ -36,11 +36,11 @@ def loss_of(run: RunContext, host: str) -> Loss | None:
 
     A host that answers over a new connection is not to blame. One that is silent while others are heard is on the
     cluster's account. When none is heard any more it may as well be the way from here to them, which says nothing about
-    the hosts. A container that is paused is as silent, and its host is well.
+    the hosts. A container that is paused, or whose engine hangs, is as silent, and its host is well.
     """
     lost = run.fleet.loss(host)
     if lost is None:
-        return _paused(run, host)
+        return _still(run, host)
     if isinstance(lost, StoodStill):
         return _stood_still(lost)
     if not lost.is_cut:
@@ -68,13 +68,13 @@ def _stood_still(lost: StoodStill) -> Loss:
     return Loss(None, str(lost), "rig", "keep pytest running (no Ctrl-Z, no sleep of its machine)")
 
 
-def _paused(run: RunContext, host: str) -> Loss | None:
-    """Tell of the container of a host that can still be asked, should somebody have paused it."""
+def _still(run: RunContext, host: str) -> Loss | None:
+    """Tell of the container of a host that can still be asked, should it stand still, or its engine."""
     silent = run.inside.loss(host)
     if silent is None or not silent.is_cut:
         return None
     fate = run.fates([host]).get(host)
-    return Loss(host, fate.said, "rig", fate.next_step) if fate is not None and fate.is_paused else None
+    return Loss(host, fate.said, "rig", fate.next_step) if fate is not None and fate.is_still else None
 
 
 def _inside(run: RunContext, host: str) -> Loss:

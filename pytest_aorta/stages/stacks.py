@@ -14,7 +14,10 @@ MAX_NAMED = 4
 
 _BEGINS = re.compile(r"most recent call first")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen ")
-_COLLECTIVES = re.compile(r"/torch/distributed/|/torch/cuda/(?:streams|__init__)\.py$")
+_WAITS = re.compile(
+    r"/torch/(?:distributed|nn/parallel|autograd)/|/torch/cuda/(?:streams|__init__)\.py$|/torch/_ops\.py$"
+    r"|/deepspeed/comm/"
+)
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+) in (\S+)')
 
 
@@ -26,7 +29,10 @@ class Source(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a main thread stands; `waits` in torch.distributed or for its device."""
+    """Where a main thread stands; `waits`: most likely for other ranks or its device, by the file of its frame.
+
+    It orders what is told and blames nobody: the user's own line may wait for the device, and a library's may not.
+    """
 
     text: str
     waits: bool
@@ -79,19 +85,6 @@ def where_they_stand(places: Mapping[Source, Place], hosts: Sequence[str], ranks
     return "; ".join([*([f"no stack came from {_named(silent)}"] if silent else []), *told])
 
 
-def awaited(places: Mapping[Source, Place], hosts: Sequence[str], ranks_per_host: int) -> str | None:
-    """Give the one of several hosts that the others wait for, where that is clear: theirs all wait, not all of its.
-
-    A rank without a stack may have no handler for the signal, and where nobody numbers the ranks a helper of theirs may
-    have answered: neither makes a host one that is named.
-    """
-    away = {source.host for source, place in places.items() if not place.waits}
-    silent = {source.host for source in _silent(places, hosts, ranks_per_host)}
-    waits = any(place.waits for place in places.values())
-    is_clear = ranks_per_host and waits and len(hosts) > 1 and len(away) == 1 and silent <= away
-    return next(iter(away)) if is_clear else None
-
-
 def _silent(places: Mapping[Source, Place], hosts: Sequence[str], ranks_per_host: int) -> list[Source]:
     if not ranks_per_host:
         answered = {source.host for source in places}
@@ -120,17 +113,25 @@ def _named(ranks: list[str]) -> str:
 
 
 def _place(lines: list[str]) -> Place | None:
-    """Give the innermost frame of the main thread, and the workload's own frame above it.
+    """Give where the main thread of a rank stands: of several that answered for it, one that waits, else the first.
 
-    faulthandler calls the thread that takes the signal, the main one, the current thread; frames go outwards.
+    A helper of a rank may write its stack among the rank's lines, and does not wait for other ranks.
     """
     starts = [i for i, line in enumerate(lines) if _BEGINS.search(line)]
     current = [i for i in starts if lines[i].lstrip().startswith("Current thread")]
-    begin = (current or starts or [-1])[-1] + 1
-    thread = itertools.takewhile(lambda line: not _BEGINS.search(line), lines[begin:])
+    places = [place for start in (current or starts[-1:] or [-1]) if (place := _stands(lines[start + 1 :])) is not None]
+    return next((place for place in places if place.waits), places[0] if places else None)
+
+
+def _stands(lines: list[str]) -> Place | None:
+    """Give the innermost frame of a thread, and the workload's own frame above it.
+
+    faulthandler calls the thread that takes the signal, the main one, the current thread; frames go outwards.
+    """
+    thread = itertools.takewhile(lambda line: not _BEGINS.search(line), lines)
     frames = [(f[1], f"{f[3]} ({f[1].rpartition('/')[2]}:{f[2]})") for line in thread if (f := _FRAME.match(line))]
     if not frames:
         return None
     own = next((shown for path, shown in frames if not _LIBRARY.search(path)), "")
     path, inner = frames[0]
-    return Place(inner if own in {"", inner} else f"{inner}, called from {own}", bool(_COLLECTIVES.search(path)))
+    return Place(inner if own in {"", inner} else f"{inner}, called from {own}", bool(_WAITS.search(path)))

@@ -19,7 +19,7 @@ from pytest_aorta.run.secrecy import clean_line
 from pytest_aorta.stages.command import uses_torchrun
 from pytest_aorta.stages.failures import RANK_MARK, Failures
 from pytest_aorta.stages.phase import POLL_SECONDS, Phase, Talk, fail_fast
-from pytest_aorta.stages.stacks import Source, Stacks, awaited, where_they_stand
+from pytest_aorta.stages.stacks import Source, Stacks, where_they_stand
 
 MEDIANS_OF_SILENCE = 10
 # A day: what claims to be longer is no step time and must not switch the watch for stalls off.
@@ -48,7 +48,6 @@ class Watch:
     stacks: Stacks = field(default_factory=Stacks)
     stalled: str = ""
     has_stacks: bool = False
-    awaited: str | None = None
     said_at: float = 0.0
     ranks_at: float = 0.0
     last_line_at: float = field(default_factory=time.monotonic)
@@ -182,9 +181,7 @@ def _stall(run: RunContext, watch: Watch, phase: Phase) -> None:
                 watch.lines(event.host, [str(line) for line in event.data["lines"]])
     hosts = [host.name for host in run.settings.cluster.hosts]
     num_numbered = run.settings.nproc_per_node if uses_torchrun(run.settings) else 0
-    places = watch.stacks.places()
-    where = where_they_stand(places, hosts, num_numbered)
-    watch.awaited = awaited(places, hosts, num_numbered)
+    where = where_they_stand(watch.stacks.places(), hosts, num_numbered)
     step = f" after step {watch.step}" if watch.step is not None else " before the first step"
     watch.has_stacks = bool(where)
     watch.stalled = f"no step for {silent:.0f} s{step}" + (

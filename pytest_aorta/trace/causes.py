@@ -20,6 +20,7 @@ Kind = Literal["host", "device", "compute", "copy", "unknown"]
 
 EXPLAINED_RATIO = 0.8
 SEEN_RATIO = 0.5
+SHARED_RATIO = 0.5
 MIN_TOLD_RATIO = 0.05
 
 NAMES: Mapping[Kind, str] = {
@@ -151,22 +152,37 @@ def _explained_ns(spent: Sequence[_Spent], work_ns: float, slow_ratio: float) ->
 def more_work_ns(rank: RankColumns, others: Sequence[RankColumns]) -> float:
     """Give the time a step of the kernels that a rank ran and others did not, or not so often: the median of them.
 
-    Negative where they ran more. Each kernel counts with its mean time on the rank that ran more of it.
+    Negative where they ran more. Each kernel counts with its mean time on the rank that ran more of it. Only others of
+    which most of the time is in kernels that the rank has, too, are looked at: stages of a pipeline do not compare. 0
+    where there are none.
     """
-    return float(np.median([_more_ns(rank.kernels, other.kernels) for other in others])) if others else 0.0
+    found = [_Compared.of(rank.kernels, other.kernels) for other in others]
+    alike = [one.more_ns for one in found if one.shared_ratio >= SHARED_RATIO]
+    return float(np.median(alike)) if alike else 0.0
 
 
-def _more_ns(one: KernelTimes, other: KernelTimes) -> float:
-    if not one.num_steps or not other.num_steps:
-        return 0.0
-    key = np.union1d(one.key, other.key)
-    counts, means_ns = np.zeros((2, len(key))), np.zeros((2, len(key)))
-    for row, table in enumerate((one, other)):
-        place = np.searchsorted(key, table.key)
-        counts[row, place] = table.count / table.num_steps
-        means_ns[row, place] = table.total_ns / table.count
-    more = counts[0] - counts[1]
-    return float((more * np.where(more > 0, means_ns[0], means_ns[1])).sum())
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Two ranks' kernels: what one ran more, in ns a step, and the share of the other's time in kernels of both."""
+
+    more_ns: float
+    shared_ratio: float
+
+    @classmethod
+    def of(cls, one: KernelTimes, other: KernelTimes) -> _Compared:
+        if not one.num_steps or not other.num_steps or not other.all_ns:
+            return cls(0.0, 0.0)
+        key = np.union1d(one.key, other.key)
+        counts, means_ns = np.zeros((2, len(key))), np.zeros((2, len(key)))
+        for row, table in enumerate((one, other)):
+            place = np.searchsorted(key, table.key)
+            counts[row, place] = table.count / table.num_steps
+            means_ns[row, place] = table.total_ns / table.count
+        more = counts[0] - counts[1]
+        return cls(
+            more_ns=float((more * np.where(more > 0, means_ns[0], means_ns[1])).sum()),
+            shared_ratio=float(other.total_ns[np.isin(other.key, one.key)].sum()) / other.all_ns,
+        )
 
 
 def _without(late: int, members: Iterable[int], ranks: Sequence[RankColumns]) -> list[RankColumns]:

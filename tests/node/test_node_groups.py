@@ -289,6 +289,19 @@ def test_a_stopped_shell_that_started_the_program_ends_too(tmp_path: Path) -> No
         shell.communicate()
 
 
+def test_a_shell_that_was_stopped_ends_with_the_program_that_leaves(tmp_path: Path) -> None:
+    serve = f"{sys.executable} -m pytest_aorta.node --state-dir {tmp_path / 'state'}; exit $?"
+    shell = subprocess.Popen(["sh", "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        os.kill(shell.pid, signal.SIGSTOP)
+        shell.communicate(timeout=20)  # the program leaves when its controller has gone
+    finally:
+        shell.kill()
+        shell.communicate()
+
+
 def test_a_record_of_another_process_ends_nothing(start: Start, fleet: Fleet, said: Said, tmp_path: Path) -> None:
     foreign = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:

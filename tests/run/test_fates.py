@@ -45,7 +45,7 @@ def test_what_became_of_it_is_said_with_the_next_step(replies: list[Reply], said
     fate = fates_of(engine, fleet, "box", ["a"], INSIDE_S)["a"]
     assert fate.said.startswith(f"a: its container box {said}")
     assert fate.next_step.startswith(next_step)
-    assert fate.is_paused == (said == "is paused")
+    assert fate.is_still == (said == "is paused")
     fleet.close()
 
 

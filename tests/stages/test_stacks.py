@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_aorta.stages.stacks import Place, Source, Stacks, awaited, where_they_stand
+from pytest_aorta.stages.stacks import Place, Source, Stacks, where_they_stand
 
 HOSTS = ["a", "b"]
 TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
@@ -59,22 +59,18 @@ def test_a_stack_without_frames_says_nothing(lines: list[str]) -> None:
     )
 
 
+HELPER = ["Current thread 0x71 (most recent call first):", '  File "/opt/train.py", line 5 in helper_main']
+
+
+def test_a_helper_that_answers_too_does_not_stand_for_its_rank() -> None:
+    for lines in (WAITS + HELPER, HELPER + WAITS):
+        assert seen(1, a0=lines, b0=WAITS) == f"rank 0 (a), rank 1 (b) {WAITING}"
+    assert seen(1, a0=SLEEPS + HELPER, b0=WAITS).startswith("rank 0 (a) in <module> (train.py:18); ")
+
+
 @pytest.mark.parametrize(
-    ("ranks", "host"),
-    [
-        ({"a0": WAITS, "a1": WAITS, "b0": WAITS, "b1": SLEEPS}, "b"),
-        ({"a0": WAITS, "a1": WAITS, "b0": SLEEPS}, "b"),
-        ({"a0": WAITS, "a1": WAITS, "b0": WAITS}, None),
-        ({"a0": WAITS, "a1": SLEEPS, "b0": WAITS, "b1": SLEEPS}, None),
-        ({"a0": WAITS, "a1": SLEEPS, "b0": WAITS}, None),
-        ({"a0": WAITS, "a1": WAITS, "b0": WAITS, "b1": WAITS}, None),
-        ({"a0": SLEEPS, "a1": SLEEPS}, None),
-        ({}, None),
-    ],
+    "file", ["autograd/graph.py", "nn/parallel/distributed.py", "_ops.py", "cuda/__init__.py", "distributed/x.py"]
 )
-def test_a_host_is_named_only_where_all_others_wait_for_it_alone(ranks: dict[str, list[str]], host: str | None) -> None:
-    assert awaited(places_of(ranks), HOSTS, 2) == host
-
-
-def test_where_nobody_numbers_the_ranks_no_host_is_named() -> None:
-    assert awaited(places_of({"a": SLEEPS, "b": WAITS}), HOSTS, 0) is None
+def test_who_waits_in_torch_itself_comes_last(file: str) -> None:
+    waits = [WAITS[0], WAITS[1], "", WAITS[3], f'  File "/venv/lib/python3.11/site-packages/torch/{file}", line 8 in f']
+    assert seen(1, a0=waits, b0=SLEEPS).startswith("rank 1 (b) in <module> (train.py:18); rank 0 (a) in f (")

@@ -112,6 +112,23 @@ def test_what_neither_more_work_nor_slow_kernels_explain_has_no_kind() -> None:
     assert named(analyze([one, hidden])) == (1, "unknown")
 
 
+def renamed(rank: RankColumns, number: int) -> RankColumns:
+    """Have a rank run kernels that only ranks of the same number run, as stages of a pipeline do."""
+    return replace(rank, kernels=replace(rank.kernels, key=rank.kernels.key + number))
+
+
+@pytest.mark.parametrize("num_stages", [1, 2, 4])
+def test_work_of_another_stage_is_no_more_work(num_stages: int) -> None:
+    job = Job(num_ranks=8, planted=(Planted(6, "device", 0.3),))
+    ranks = [renamed(rank, place * num_stages // 8) for place, rank in enumerate(columns(simulate(job)))]
+    assert named(analyze(ranks)) == (6, "device")
+
+
+def test_a_rank_whose_kernels_nobody_else_runs_has_no_kind_by_its_computation() -> None:
+    ranks = columns(simulate(Job(num_ranks=4, planted=(Planted(2, "device", 0.3),))))
+    assert named(analyze([renamed(rank, place) for place, rank in enumerate(ranks)])) == (2, "unknown")
+
+
 def test_kernels_outside_of_the_steps_are_no_more_work() -> None:
     """A window that is cut later on one rank has more kernels, but no more a step."""
     documents = simulate(Job(num_ranks=2, planted=(Planted(1, "device", 0.1),)))
