@@ -14,7 +14,7 @@ _EVERY_NODE = "ALL"  # scontrol takes it for all nodes of the cluster
 MAX_REASON_CHARS = 120
 MAX_SPELT = 3
 _SILENCE = re.compile(r"(?<=\bfor )\d+(?= s\b)")  # how long, which is never the same on two hosts
-_ADDRESS = re.compile(r"(\0) is \S+(?= port \d)")  # which ssh was led to from that name
+_ADDRESS = re.compile(r"(\0) is \S+(?= port \d)|(connection to) \S+(?= port \d)")  # which ssh was led to
 
 
 def host_list(hosts: Iterable[str]) -> str:
@@ -58,7 +58,7 @@ def _said(hosts: list[str], sentence: str) -> str:
     rest = sentence.removeprefix(first)
     if not others or rest == sentence:
         return sentence
-    if rest.startswith(":") and not _name(first).search(rest):
+    if rest.startswith(":") and not _name(first).search(rest) and not _ADDRESS.search(rest):
         return spelt([first, *others]) + rest
     return f"{first} (likewise {spelt(others)}){rest}"
 
@@ -66,10 +66,14 @@ def _said(hosts: list[str], sentence: str) -> str:
 def advised(steps: Iterable[tuple[str | None, str]]) -> str:
     """Give the first thing to do, for all the hosts of which the same is to be done: `look at the link of gpu[1-9]`.
 
-    One that is to be done with a file of a host is given as it is.
+    One with a command, or with a file of a host, is given as it is.
     """
     (first, step), *others = steps
-    if first is None or _of_file(first).search(step):
+    if (
+        first is None
+        or _of_file(first).search(step)
+        or any(_name(first).search(text) for text in step.split("`")[1::2])
+    ):
         return step
     alike = _without_name(first, step)
     hosts = [host for host, said in others if host is not None and _without_name(host, said) == alike]
@@ -77,11 +81,11 @@ def advised(steps: Iterable[tuple[str | None, str]]) -> str:
 
 
 def _of_file(host: str) -> re.Pattern[str]:
-    return re.compile(rf"[/._-]{re.escape(host)}(?![A-Za-z0-9])|(?<![A-Za-z0-9]){re.escape(host)}(?:[/_-]|\.\w)")
+    return re.compile(rf"[/._-]{re.escape(host)}(?![A-Za-z0-9])|(?<![A-Za-z0-9]){re.escape(host)}(?:[/_:'-]|\.\w)")
 
 
 def _without_name(host: str, text: str) -> str:
-    return _SILENCE.sub("", _ADDRESS.sub("\\1", _name(host).sub("\0", text)))
+    return _SILENCE.sub("", _ADDRESS.sub(lambda found: found[1] or found[2], _name(host).sub("\0", text)))
 
 
 def spelt(hosts: list[str]) -> str:

@@ -44,7 +44,7 @@ class RuntimeArgs(TolerantSection):
     cap_add: tuple[Capability, ...] = Field(default=("SYS_PTRACE", "IPC_LOCK"), description="Capabilities.")
     security_opt: tuple[SecurityOption, ...] = Field(default=(), description="Security options.")
     group_add: tuple[Group, ...] = Field(default=(), description="Groups beside video and the node's render group.")
-    ulimit: Ulimits = Field(default=(), description="Limits, NAME=SOFT[:HARD]; memlock=-1 is always set.")
+    ulimit: Ulimits = Field(default=(), description="Limits, NAME=SOFT[:HARD]; memlock=-1 unless one is given here.")
     registry: Registry | None = Field(default=None, description="Registry login; absent: none.")
     user: ContainerUser | None = Field(default=None, description="User in the container; absent: the image's own.")
     shm_size: ShmSize | None = Field(default=None, description="Size of /dev/shm when ipc is not host.")

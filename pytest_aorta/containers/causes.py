@@ -38,6 +38,17 @@ _NEXT_STEPS = tuple(
             ),
             "is the daemon running? Start it (systemctl start docker)",
         ),
+        (
+            r"setting rlimits?\b",
+            (
+                "set limits that this machine may give in container.runtime.args.ulimit (memlock=65536 instead of the "
+                "default, memlock=-1), or let its engine raise them"
+            ),
+        ),
+        (
+            r"unable to apply caps|apply capabilities",
+            "set privileged to false: the engine may not give all capabilities",
+        ),
         (r"no space left", "make room where the engine keeps its images (docker system df, podman system df)"),
         (r"toomanyrequests|rate limit", "the registry wants a login: set container.runtime.args.registry, or wait"),
         (r"x509|certificate", f"have the daemon trust the registry's certificate, {_LOAD}"),

@@ -179,12 +179,15 @@ def _steps_in(sentences: list[str]) -> list[str]:
 def hint_for(stage: StageRecord | None, folder: RunFolder) -> Hint | None:
     """Give the hint about a failed stage; the logs of its phase are looked at where its reason says too little.
 
-    Lines that are marked as errors come first: what the last other lines say counts only where these tell nothing.
+    Lines that are marked as errors come first: what the last other lines say counts only where these tell nothing. What
+    could not be measured beside a failure that was is no cause of it.
     """
     if stage is None or stage.outcome != "failed":
         return None
     failed = [check for check in stage.checks if check.failed]
-    words = "; ".join((stage.reason, *(check.reason for check in failed)))
+    measured = [check.reason for check in failed if not check.unmeasured]
+    is_beside = stage.failure != "unmeasured" and 0 < len(measured) < len(failed)
+    words = "; ".join(measured if is_beside else (stage.reason, *(check.reason for check in failed)))
     labels = tuple(check.label for check in failed if not check.unmeasured)
     hint = find(words, labels)
     phase = PHASE_LOGS.get(stage.name)

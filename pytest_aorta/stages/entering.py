@@ -21,7 +21,7 @@ from pytest_aorta.stages.command import SET_PYTHON, python_command
 
 GIVE_SECONDS = 600
 REAP_SECONDS = 30
-LOOK_SECONDS = 60
+LOOK_SECONDS = 30
 _NO_PROGRAM = re.compile(r"executable file .*not found|exec: \S+ stat \S+ no such file")
 
 

@@ -43,6 +43,16 @@ def test_silence_is_said() -> None:
             "make room where the engine keeps its images (docker system df, podman system df)",
         ),
         (
+            (
+                "runc create failed: unable to start container process: error during container init: error setting "
+                "rlimit type 8: operation not permitted: unknown"
+            ),
+            (
+                "set limits that this machine may give in container.runtime.args.ulimit (memlock=65536 instead of the "
+                "default, memlock=-1), or let its engine raise them"
+            ),
+        ),
+        (
             "manifest for a/b:9 not found: manifest unknown",
             "the registry has no such tag or digest: check container.image",
         ),

@@ -349,14 +349,16 @@ NO_ANSWER = "see whether docker's daemon answers there at all (`docker info`), a
     ("moment", "letters", "said"),
     [
         ("^test_launch_container begins", "FSSSSSSSSSP", rf"could not use docker: node2: .*; {re.escape(NO_ANSWER)}"),
+        (r": container \w+ .* started", "FSSSSSSSSSF", "node2: `docker exec` was not done within 30 s"),
         (": trains$", "PPPSFFSSSSF", rf"node2: its container {CONTAINER} cannot be looked at \(`docker"),
+        ("^test_collect_traces begins", "PPPSPFSPSPF", rf"node2: its container {CONTAINER} cannot be looked at"),
         (
             "^test_teardown begins",
             "PPPSPPSPPPF",
             r"remove the container: node2: container \w+: `docker rm` was not done",
         ),
     ],
-    ids=["before", "during", "after"],
+    ids=["before", "entering", "during", "collecting", "after"],
 )
 def test_daemon_that_hangs(cluster: Cluster, moment: str, letters: str, said: str) -> None:
     """It is waited for once in full; what comes after it is quick, and names it."""

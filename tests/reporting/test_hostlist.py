@@ -94,6 +94,8 @@ def test_the_same_is_said_once_for_all_its_hosts() -> None:
 def test_how_long_hosts_were_silent_tells_no_two_apart() -> None:
     said = [(f"gpu{n}", f"gpu{n}: nothing was heard from it for {5 + n} s: it is down or cut off") for n in (1, 2)]
     assert told(said) == "gpu1, gpu2: nothing was heard from it for 6 s: it is down or cut off"
+    lost = [(f"gpu{n}", f"gpu{n}: the connection to 198.18.2.{n} port 22 as root was lost") for n in (1, 2)]
+    assert told(lost) == "gpu1 (likewise gpu2): the connection to 198.18.2.1 port 22 as root was lost"
     other = ("gpu3", "gpu3: nothing was heard from it for 6 s, yet the host answers over a new connection")
     assert told([*said, other]) == f"{told(said)}; {other[1]}"
 
@@ -104,8 +106,8 @@ def test_the_next_step_is_for_all_hosts_of_which_the_same_is_to_be_done() -> Non
     assert advised([look[0], ("gpu2", "who ended it? Look for the OOM killer on gpu2")]) == look[0][1]
     assert advised(look) == "look at the power, the console and the link of gpu[1-9]"
     assert advised([(None, "look at the way from here"), *look]) == "look at the way from here"
-    read = [(f"gpu{n}", f"read logs/gpu{n}.log") for n in (1, 2)]
-    assert advised(read) == "read logs/gpu1.log"
+    for alone in ("read logs/{0}.log", "try `ssh -v {0} true`", "look at {0}:/var/log", "look at {0}'s log"):
+        assert advised([(f"gpu{n}", alone.format(f"gpu{n}")) for n in (1, 2)]) == alone.format("gpu1")
 
 
 def test_the_own_address_of_a_host_tells_no_two_apart_another_does() -> None:
