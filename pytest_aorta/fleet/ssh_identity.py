@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +15,12 @@ from typing import Literal
 
 import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from pytest_aorta.fleet.ssh_paths import in_home
 
@@ -21,6 +29,7 @@ Flaw = Literal["", "absent", "a device's", "locked", "open to others"]
 _KINDS = (paramiko.RSAKey, paramiko.ECDSAKey, paramiko.Ed25519Key)
 _USUAL = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk")
 _OF_OTHERS = 0o077
+_PKCS8 = re.compile(rb"^-----BEGIN (ENCRYPTED )?PRIVATE KEY-----$", re.MULTILINE)
 _MAGIC = b"openssh-key-v1\0"
 _NUM_FIELDS_BEFORE = 3  # cipher, key derivation and its options
 
@@ -89,6 +98,23 @@ def private_key(path: str, passphrase: str | None) -> paramiko.PKey | None:
             return kind.from_private_key_file(path, passphrase)
         except (paramiko.SSHException, ValueError):
             continue
+    return _pkcs8_key(Path(path).read_bytes(), passphrase)
+
+
+def _pkcs8_key(text: bytes, passphrase: str | None) -> paramiko.PKey | None:
+    """Give the key of a file in the form of PKCS#8, which paramiko does not read."""
+    if not (found := _PKCS8.search(text)):
+        return None
+    try:
+        key = load_pem_private_key(text, (passphrase or "").encode() if found[1] else None)
+        written = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode("ascii")
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+    for kind in _KINDS:
+        try:
+            return kind.from_private_key(io.StringIO(written))
+        except (paramiko.SSHException, ValueError):
+            continue
     return None
 
 
@@ -100,6 +126,8 @@ def is_locked(path: str, passphrase: str | None) -> bool:
         OSError: it is absent, or no private key.
     """
     try:
+        if (found := _PKCS8.search(Path(path).read_bytes())) and (found[1] or private_key(path, None) is not None):
+            return bool(found[1]) and private_key(path, passphrase) is None
         paramiko.PKey.from_path(path)
     except TypeError:  # it is encrypted
         return passphrase is None or private_key(path, passphrase) is None

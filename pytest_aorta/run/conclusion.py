@@ -185,7 +185,7 @@ def hint_for(stage: StageRecord | None, folder: RunFolder) -> Hint | None:
     if stage is None or stage.outcome != "failed":
         return None
     failed = [check for check in stage.checks if check.failed]
-    measured = [check.reason for check in failed if not check.unmeasured]
+    measured = [check.reason for check in failed if check.fault in {"workload", "cluster"}]
     is_beside = stage.failure != "unmeasured" and 0 < len(measured) < len(failed)
     words = "; ".join(measured if is_beside else (stage.reason, *(check.reason for check in failed)))
     labels = tuple(check.label for check in failed if not check.unmeasured)

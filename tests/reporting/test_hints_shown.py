@@ -115,3 +115,16 @@ def test_what_passed_or_was_interrupted_has_none(tmp_path: Path) -> None:
     for outcome in ("passed", "skipped", "interrupted"):
         stage = StageRecord.model_validate({"name": "s", "outcome": outcome, "reason": REASON})
         assert hint_for(stage, RunFolder(tmp_path)) is None
+
+
+def test_what_could_not_be_measured_beside_a_failure_is_not_its_cause(tmp_path: Path) -> None:
+    checks = [
+        Check(label="[execution]", state="failed", reason="n1: RuntimeError: HIP out of memory", fault="workload"),
+        Check(label="[kernel log]", state="failed", reason="kernel-log scan incomplete: not permitted", fault="rig"),
+    ]
+    reason = "; ".join(check.reason for check in checks)
+    stage = StageRecord(name="test_run_benchmark", outcome="failed", reason=reason, checks=tuple(checks))
+    assert getattr(hint_for(stage, RunFolder(tmp_path)), "key", "") == "gpu_memory"
+    unread = StageRecord(name="test_run_benchmark", outcome="failed", reason=checks[1].reason, checks=(checks[1],))
+    unread = unread.model_copy(update={"failure": "unmeasured"})
+    assert getattr(hint_for(unread, RunFolder(tmp_path)), "key", "") == "kernel_log_unread"
