@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from typing import Any
 
 import fabric
@@ -52,9 +53,12 @@ class HeldKey(AgentKey):  # type: ignore[misc]
     """A key that an agent holds; where that does not sign, the host refuses the key, and the next one is tried."""
 
     def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> Any:
-        """Give the agent's signature; an empty one where it refuses, since an error here ends the connection."""
+        """Give the agent's signature; an empty one where there is none, since an error here ends the connection."""
+        before, self.agent.fault = self.agent.fault, "was asked to sign and has not answered"
         try:
-            return super().sign_ssh_data(data, algorithm)
-        except paramiko.SSHException:
-            self.agent.fault = "refused to sign"
+            signature = super().sign_ssh_data(data, algorithm)
+        except (paramiko.SSHException, OSError, EOFError, struct.error, ValueError, TypeError):
+            self.agent.fault = "did not sign"
             return b""
+        self.agent.fault = before
+        return signature

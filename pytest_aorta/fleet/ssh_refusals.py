@@ -102,15 +102,18 @@ def _not_let_in(error: BaseException, hop: Hop) -> str:
         return (
             "a second factor is asked for, expected to be let in by a key or a password alone; there is nobody to ask"
         )
+    agent = f"the agent at {login.agent} {login.agent_fault}" if login.agent_fault else ""
     if "timeout" in str(error).lower():
+        if agent:
+            return f"{agent}, expected a signature; does it wait for a touch or a confirmation? Try it by `ssh`"
         return "it did not answer whether we are let in; is a directory service of that host slow?"
     tried = ", ".join(login.attempts())
     if isinstance(error, HungUp):
+        tried = f"{tried}; {agent}" if agent else tried
         return (
             f"it hung up while keys were tried ({tried}), expected one to be let in before MaxAuthTries of its sshd; "
             f"{_after_too_many(hop)}"
         )
-    agent = f"the agent at {login.agent} {login.agent_fault}" if login.agent_fault else ""
     if not tried and not any(login.with_flaw(flaw) for flaw in ("locked", "open to others")):
         return (
             f"user {login.user} was not let in: seen no key in ~/.ssh, by IdentityFile or in an agent"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import shutil
+import socketserver
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -224,11 +227,70 @@ def test_a_key_that_the_agent_does_not_sign_with_is_not_the_last_one(
     agent(make_key(home / "first"), "")
     subprocess.run(["ssh-add", "-q", "-c", str(home / "first")], check=True)  # nobody confirms it
     (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
-    assert f"(tried 1 key of the agent; the agent at {os.environ['SSH_AUTH_SOCK']} refused to sign)" in refused(
+    assert f"(tried 1 key of the agent; the agent at {os.environ['SSH_AUTH_SOCK']} did not sign)" in refused(
         lab, "node1", key_file=None
     )
     agent(Path(shutil.copy(lab.key, home / "second")), "")
     assert client_address(lab, "node1", key_file=None) == lab.plan.controller
+
+
+class Broken(socketserver.UnixStreamServer):
+    """An agent that lists a key, and when it is asked to sign gives `answer`, or nothing at all where that is None."""
+
+    def __init__(self, path: Path, key: Path, answer: bytes | None) -> None:
+        super().__init__(str(path), _Broken)
+        blob = base64.b64decode(Path(f"{key}.pub").read_text("ascii").split()[1])
+        self.listed = _packed(b"\x0c\x00\x00\x00\x01" + _packed(blob) + _packed(b"a key"))
+        self.answer = answer
+        self.done = threading.Event()
+
+
+class _Broken(socketserver.StreamRequestHandler):
+    server: Broken
+
+    def handle(self) -> None:
+        while len(head := self.rfile.read(4)) == 4:
+            asked = self.rfile.read(int.from_bytes(head, "big"))
+            if asked[:1] == b"\x0b":
+                self.wfile.write(self.server.listed)
+            elif self.server.answer is None:
+                self.server.done.wait(60)
+                return
+            else:
+                self.wfile.write(self.server.answer)
+                return
+
+
+def _packed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "(tried 1 key of the agent; the agent at {0} did not sign), expected one of them to open it"),
+        (b"garbage of an agent", "(tried 1 key of the agent; the agent at {0} did not sign), expected one of them"),
+        (
+            None,
+            "the agent at {0} was asked to sign and has not answered, expected a signature; does it wait for a touch",
+        ),
+    ],
+    ids=["closes", "garbage", "hangs"],
+)
+def test_an_agent_that_breaks_when_it_is_to_sign_is_told_as_that(
+    lab: Lab, host: Host, home: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: str
+) -> None:
+    (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
+    path = home / "broken"
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+    with Broken(path, lab.key, answer) as broken:
+        serving = threading.Thread(target=broken.serve_forever)
+        serving.start()
+        told = refused(lab, "node1", key_file=None)
+        broken.done.set()
+        broken.shutdown()
+        serving.join()
+    assert said.format(path) in told
 
 
 def test_a_key_that_is_open_to_others_is_left_out_as_ssh_leaves_it_out(lab: Lab, host: Host, home: Path) -> None:
