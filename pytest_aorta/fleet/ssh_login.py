@@ -29,7 +29,9 @@ class SecondFactor(paramiko.AuthenticationException):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class Login:
-    """The keys of one host and its password; `tried` and `agent_fault` tell afterwards how it went.
+    """The keys of one host and its password; `tried`, `agent_fault` and `wanted` tell afterwards how it went.
+
+    `wanted`: by what a host lets in that takes no keys at all.
 
     The key of the cluster file comes first. The rest is ssh's order: certificates that are listed, listed keys that the
     agent holds, its other keys, and keys in files. Source: pubkey_prepare() of OpenSSH.
@@ -45,6 +47,7 @@ class Login:
     tried: list[str] = field(default_factory=list)
     num_of_agent: int = 0
     agent_fault: str = ""
+    wanted: tuple[str, ...] = ()
 
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Offer one after the other until the host lets us in.
@@ -106,7 +109,8 @@ class Login:
             try:
                 with _telling(transport):
                     left = set(transport.auth_publickey(self.user, key))
-            except paramiko.BadAuthenticationType:  # it takes no keys at all
+            except paramiko.BadAuthenticationType as error:
+                self.wanted = tuple(error.allowed_types)
                 break
             except paramiko.AuthenticationException as error:
                 if isinstance(error, HungUp) or "timeout" in str(error).lower():

@@ -16,6 +16,7 @@ from pytest_aorta.fleet.ssh_settings import Hop
 from pytest_aorta.fleet.ssh_transport import NoGreeting
 
 _SSH_PORT = 22
+_PROHIBITED = 1  # why a channel is not opened. Source: RFC 4254, section 5.1
 _IS_IT_UP = "is the host up, and may this machine reach its SSH port?"
 
 
@@ -56,7 +57,7 @@ def _reason(error: BaseException, hop: Hop) -> str:
     if is_passing(error):
         return f"{who} hung up during the greeting, expected sshd; is it overloaded (MaxStartups), or no sshd at all?"
     if isinstance(error, paramiko.AuthenticationException):
-        return _not_let_in(error, hop)
+        return _takes_no_keys(hop) or _not_let_in(error, hop)
     return _no_way(error, hop)
 
 
@@ -68,10 +69,24 @@ def _no_way(error: BaseException, hop: Hop) -> str:
     if isinstance(error, NoValidConnectionsError):
         words = ", ".join(sorted({reason.strerror or str(reason) for reason in error.errors.values()})).lower()
         return f"{words}, expected sshd; {'is it running, and is the port right?' if 'refused' in words else _IS_IT_UP}"
-    if isinstance(error, paramiko.ChannelException):
-        return f"the jump host {_jump(hop)} does not get there ({error.text.lower()}), expected sshd; {_IS_IT_UP}"
+    if isinstance(error, paramiko.ChannelException) or "timeout opening channel" in str(error).lower():
+        return _jump_in_vain(error, hop)
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        return (
+            f"it speaks SSH, and we have no algorithm in common ({words.lower()}), expected one that paramiko has; "
+            "allow a usual one in its sshd_config (KexAlgorithms curve25519-sha256, Ciphers aes256-ctr)"
+        )
     return f"{words.lower()}, expected sshd; does `ssh` get there?"
+
+
+def _jump_in_vain(error: BaseException, hop: Hop) -> str:
+    jump = _jump(hop)
+    if not isinstance(error, paramiko.ChannelException):
+        within = f"within {hop.connection.connect_timeout:g} s"
+        return f"the jump host {jump} got no answer from there {within}, expected sshd; {_IS_IT_UP}"
+    step = f"does sshd of {jump} permit it (AllowTcpForwarding)?" if error.code == _PROHIBITED else _IS_IT_UP
+    return f"the jump host {jump} does not get there ({error.text.lower()}), expected sshd; {step}"
 
 
 def _silent(hop: Hop) -> str:
@@ -93,6 +108,16 @@ def _unresolved(error: socket.gaierror | UnicodeError, hop: Hop) -> str:
     return (
         f"the name {hop.connection.host} does not resolve ({error.strerror}), expected a name or an address that "
         f"this machine knows; correct {field}, or give it a HostName in ~/.ssh/config"
+    )
+
+
+def _takes_no_keys(hop: Hop) -> str:
+    wanted = hop.login.wanted
+    if not wanted or hop.login.password:
+        return ""
+    by = ", ".join(filter(None, wanted)) or "nothing"
+    return (
+        f"it lets nobody in by a key (by {by}), expected publickey; set PubkeyAuthentication in its sshd_config to yes"
     )
 
 

@@ -21,7 +21,8 @@ _FIND = (
     f"for folder in {_SERVERS}; do "
     'if [ -x "$folder/sftp-server" ]; then printf "\\naorta-sftp\\n"; exec "$folder/sftp-server"; fi; done'
 )
-_NOISE_LIMIT_BYTES = 1024 * 1024
+_NOISE_LIMIT_BYTES = 16 * 1024 * 1024
+READ_BYTES = 65536
 
 
 class Sftp(paramiko.SFTPClient):  # type: ignore[misc]
@@ -101,16 +102,17 @@ def open_sftp(link: Link) -> Iterator[tuple[Sftp, paramiko.Channel]]:
             return
     with link.session() as channel:
         link.execute(channel, ["sh", "-c", _FIND])
-        noise = b""
-        while _MARK not in noise and len(noise) < _NOISE_LIMIT_BYTES:
-            data = channel.recv(1)
+        noise = bytearray()
+        while not noise.endswith(_MARK) and len(noise) < _NOISE_LIMIT_BYTES:
+            data = channel.recv(READ_BYTES)  # nothing comes behind the mark: the server waits to be greeted
             if not data:
                 break
             noise += data
-        sftp = _greeted(channel) if _MARK in noise else None
+        sftp = _greeted(channel) if noise.endswith(_MARK) else None
         if sftp is None:
+            seen = bytes(noise[:60])
             raise OSError(
-                f"{link.place} answers no SFTP: seen {noise[:60]!r}, expected an SFTP server; is `Subsystem sftp` "
+                f"{link.place} answers no SFTP: seen {seen!r}, expected an SFTP server; is `Subsystem sftp` "
                 "set in its sshd_config, and do the shell's start-up files print something?"
             )
         yield sftp, channel

@@ -112,6 +112,19 @@ def change_host_key(host: Host) -> Fault:
     return Fault(host, undo)
 
 
+def set_in_sshd(host: Host, line: str) -> Fault:
+    """A line of sshd's configuration is another one."""
+    config = host.path("/etc/ssh/sshd_config.d/one.conf")
+    with stop_sshd(host):
+        config.write_text(f"{line}\n", "utf-8")
+
+    def undo() -> None:
+        with stop_sshd(host):
+            config.unlink()
+
+    return Fault(host, undo)
+
+
 def skew_clock(host: Host, offset_s: int) -> Fault:
     """New SSH sessions and what they start see a wall clock that is off; daemons and static programs do not."""
     library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)

@@ -78,10 +78,12 @@ def test_a_user_without_rights_has_a_home_of_its_own(lab: Lab, host: Host, tmp_p
     assert not host.path("/home/lab/.aorta/state").exists()
 
 
-def test_what_a_start_up_file_prints_does_no_harm(lab: Lab, host: Host, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["", "yes 'and more' | head -c 3000000;"], ids=["little", "much"])
+def test_what_a_start_up_file_prints_does_no_harm(lab: Lab, host: Host, tmp_path: Path, more: str) -> None:
     rc = host.path("/root/.bashrc")
     fake = '{"hello":"aorta-node","version":99,"pid":1,"token":"x"}'
-    rc.write_text(f"echo 'Welcome to {{\"hello\": 1}}'; echo '{fake}'; echo oops >&2; printf 'no end of line'\n")
+    first = f"echo 'Welcome to {{\"hello\": 1}}'; echo '{fake}'; echo oops >&2;"
+    rc.write_text(f"{first} {more} printf 'no end of line'\n")
     source = tmp_path / "source"
     source.write_bytes(os.urandom(200_000))
     try:

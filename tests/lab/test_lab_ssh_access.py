@@ -152,6 +152,31 @@ def test_a_jump_host_of_the_ssh_configuration(lab: Lab, home: Path) -> None:
         assert "the jump host gate does not get there (connect failed), expected sshd" in refused(lab, "far")
 
 
+def test_a_jump_host_that_forwards_nothing_says_so(lab: Lab, home: Path) -> None:
+    jump_config(lab, home, "ProxyJump gate")
+    with faults.set_in_sshd(lab.hosts[0], "AllowTcpForwarding no"):
+        assert refused(lab, "far").endswith("; does sshd of gate permit it (AllowTcpForwarding)?")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "Ciphers chacha20-poly1305@openssh.com",
+            "it speaks SSH, and we have no algorithm in common (incompatible ssh",
+        ),
+        (
+            "PubkeyAuthentication no",
+            "it lets nobody in by a key (by nothing), expected publickey; set PubkeyAuthentication yes",
+        ),
+    ],
+    ids=["algorithms", "no keys"],
+)
+def test_what_sshd_does_not_offer_is_told(lab: Lab, host: Host, line: str, said: str) -> None:
+    with faults.set_in_sshd(host, line):
+        assert said in refused(lab, "node1")
+
+
 def test_a_jump_host_is_trusted_no_more_than_any(lab: Lab, home: Path) -> None:
     jump_config(lab, home, "ProxyJump gate")
     first, second = lab.hosts

@@ -281,22 +281,9 @@ def test_a_file_that_goes_on_changing_is_no_whole_file(lab: Lab, host: Host, tmp
     assert partials(tmp_path) == []
 
 
-@contextmanager
-def sessions(host: Host, num_sessions: int) -> Iterator[None]:
-    """Have sshd open so many sessions a connection."""
-    config = host.path("/etc/ssh/sshd_config.d/sessions.conf")
-    with faults.stop_sshd(host):
-        config.write_text(f"MaxSessions {num_sessions}\n")
-    try:
-        yield
-    finally:
-        with faults.stop_sshd(host):
-            config.unlink()
-
-
 def test_a_host_that_allows_one_session_says_so_before_anything_runs_there(lab: Lab, host: Host) -> None:
     why = rf"^node1: {host.address} port 22 as root opens no further session .*; is MaxSessions of sshd 2 or more\?$"
-    with sessions(host, 1):
+    with faults.set_in_sshd(host, "MaxSessions 1"):
         fleet = Fleet({each.name: transport(lab, each.name) for each in lab.hosts})
         with pytest.raises(FleetError, match=why):
             fleet.open(dict.fromkeys(fleet.hosts, STATE_DIR))
@@ -304,7 +291,7 @@ def test_a_host_that_allows_one_session_says_so_before_anything_runs_there(lab: 
 
 
 def test_two_sessions_are_enough(lab: Lab, host: Host, source: Path, tmp_path: Path) -> None:
-    with sessions(host, 2), opened(lab) as fleet:
+    with faults.set_in_sshd(host, "MaxSessions 2"), opened(lab) as fleet:
         for number in range(5):
             fleet.send(source, f"/tmp/there{number}")
             fleet.fetch("node1", f"/tmp/there{number}", tmp_path / "back")
