@@ -117,7 +117,7 @@ def _takes_no_keys(hop: Hop) -> str:
         return ""
     by = ", ".join(filter(None, wanted)) or "nothing"
     return (
-        f"it lets nobody in by a key (by {by}), expected publickey; set PubkeyAuthentication in its sshd_config to yes"
+        f"it lets nobody in by a key (by {by}), expected publickey; set PubkeyAuthentication yes in its sshd_config"
     )
 
 
