@@ -29,7 +29,7 @@ Flaw = Literal["", "absent", "a device's", "locked", "open to others"]
 _KINDS = (paramiko.RSAKey, paramiko.ECDSAKey, paramiko.Ed25519Key)
 _USUAL = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk")
 _OF_OTHERS = 0o077
-_PKCS8 = re.compile(rb"^-----BEGIN (ENCRYPTED )?PRIVATE KEY-----$", re.MULTILINE)
+_PKCS8 = re.compile(rb"^-----BEGIN (ENCRYPTED )?PRIVATE KEY-----\s*$", re.MULTILINE)
 _MAGIC = b"openssh-key-v1\0"
 _NUM_FIELDS_BEFORE = 3  # cipher, key derivation and its options
 

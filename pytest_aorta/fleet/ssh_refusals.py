@@ -116,9 +116,7 @@ def _takes_no_keys(hop: Hop) -> str:
     if not wanted or hop.login.password:
         return ""
     by = ", ".join(filter(None, wanted)) or "nothing"
-    return (
-        f"it lets nobody in by a key (by {by}), expected publickey; set PubkeyAuthentication yes in its sshd_config"
-    )
+    return f"it lets nobody in by a key (by {by}), expected publickey; set PubkeyAuthentication yes in its sshd_config"
 
 
 def _not_let_in(error: BaseException, hop: Hop) -> str:

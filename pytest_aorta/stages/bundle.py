@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,18 +39,26 @@ def refused_by_bundle(config: RunConfig) -> Iterator[PathFault]:
         return
     if not is_file(tree / config.base_config):
         return
-    asked = [str(tree / "train.py"), "--check", "--config", str(tree / config.base_config)]
+    asked = [str(tree / "train.py"), "--check", "--config", str(tree / config.base_config), "--override"]
+    given = [*override_tokens(overrides), *config.multi_node.extra_train_args]
+    environment = {name: value for name, value in os.environ.items() if name not in {"RANK", "LOCAL_RANK"}}
     try:
         ended = subprocess.run(
-            [sys.executable, *asked, "--override", *override_tokens(overrides)],
+            [sys.executable, *asked, *given], env=environment,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=CHECK_SECONDS,
             check=False,
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, ValueError, subprocess.TimeoutExpired):  # ValueError: a zero byte in a word
         return
     if ended.returncode == REFUSED:
-        for line in ended.stderr.splitlines():
-            fault = line.removeprefix("train.py: ").replace(f"{tree}/", "").removeprefix("--override ")
+        told = [line for line in ended.stderr.splitlines() if line.startswith("train.py: ")]
+        for line in told:
+            fault = (
+                line.removeprefix("train.py: ")
+                .removeprefix("error: ")
+                .replace(f"{tree}/", "")
+                .removeprefix("--override ")
+            )
             name, _, said = fault.partition(": ")
             is_one = name in overrides
             yield PathFault(

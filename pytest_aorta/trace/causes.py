@@ -20,7 +20,7 @@ Kind = Literal["host", "device", "compute", "copy", "unknown"]
 
 EXPLAINED_RATIO = 0.8
 SEEN_RATIO = 0.5
-SHARED_RATIO = 0.5
+SHARED_RATIO = 0.8
 MIN_TOLD_RATIO = 0.05
 
 NAMES: Mapping[Kind, str] = {
@@ -152,9 +152,9 @@ def _explained_ns(spent: Sequence[_Spent], work_ns: float, slow_ratio: float) ->
 def more_work_ns(rank: RankColumns, others: Sequence[RankColumns]) -> float:
     """Give the time a step of the kernels that a rank ran and others did not, or not so often: the median of them.
 
-    Negative where they ran more. Each kernel counts with its mean time on the rank that ran more of it. Only others of
-    which most of the time is in kernels that the rank has, too, are looked at: stages of a pipeline do not compare. 0
-    where there are none.
+    Negative where they ran more. Each kernel counts with its mean time on the rank that ran more of it. Only others are
+    looked at of which the rank did nearly all the work, too, and as often: stages of a pipeline do not compare. 0 where
+    there are none.
     """
     found = [_Compared.of(rank.kernels, other.kernels) for other in others]
     alike = [one.more_ns for one in found if one.shared_ratio >= SHARED_RATIO]
@@ -163,7 +163,7 @@ def more_work_ns(rank: RankColumns, others: Sequence[RankColumns]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """Two ranks' kernels: what one ran more, in ns a step, and the share of the other's time in kernels of both."""
+    """Two ranks' kernels: what one ran more, in ns a step, and the share of the other's time that it ran as often."""
 
     more_ns: float
     shared_ratio: float
@@ -181,7 +181,7 @@ class _Compared:
         more = counts[0] - counts[1]
         return cls(
             more_ns=float((more * np.where(more > 0, means_ns[0], means_ns[1])).sum()),
-            shared_ratio=float(other.total_ns[np.isin(other.key, one.key)].sum()) / other.all_ns,
+            shared_ratio=float((counts.min(axis=0) * means_ns[1]).sum()) * other.num_steps / other.all_ns,
         )
 
 

@@ -26,6 +26,13 @@ def test_a_key_is_read_in_every_form(tmp_path: Path, kind: str, form: str) -> No
     assert not is_locked(path, None)
 
 
+def test_lines_may_end_as_on_windows(tmp_path: Path) -> None:
+    path = Path(made(tmp_path / "key", "rsa", "PKCS8"))
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert private_key(str(path), None) is not None
+    assert not is_locked(str(path), None)
+
+
 @pytest.mark.parametrize("form", ["PKCS8", "PEM", "RFC4716"])
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
 def test_a_locked_key_is_opened_by_its_passphrase_only(tmp_path: Path, kind: str, form: str) -> None:

@@ -94,6 +94,17 @@ def test_wrong_overrides_are_refused_before_anything_starts(rig: Any) -> None:
     assert not (rig.path / "aorta_results").exists()
 
 
+def test_overrides_are_checked_with_the_trainers_other_arguments(rig: Any) -> None:
+    short = {"training.max_steps": 3, "scheduler.total_steps": 3, "scheduler.warmup_steps": 1}
+    sets = [f"--aorta-set=training_overrides.{name}={value}" for name, value in short.items()]
+
+    assert "the run has 3; raise training.max_steps or record less" in rig.pytest(LOCAL, *sets, code=4)
+
+    extra = ["--override", "profiling.wait=0", "profiling.warmup=0", "profiling.active=1"]
+    sets.append(f"--aorta-set=multi_node.extra_train_args={json.dumps(extra)}")
+    rig.pytest(LOCAL, *sets, "-k", "test_launch_container", code=0)
+
+
 def test_what_the_trainer_refuses_on_the_hosts_is_told_in_its_own_sentence(rig: Any) -> None:
     extra = ["--override", *(f"{name}={value}" for name, value in WRONG.items())]
 

@@ -124,6 +124,19 @@ def test_work_of_another_stage_is_no_more_work(num_stages: int) -> None:
     assert named(analyze(ranks)) == (6, "device")
 
 
+def test_a_stage_that_shares_little_with_another_is_not_compared_with_it() -> None:
+    """The first stage runs one kernel only, the second runs it for a tenth of its time: none has more work."""
+    ranks = columns(simulate(Job(num_ranks=2, num_kernels=10, kernel_us=100, planted=(Planted(1, "device", 0.3),))))
+    kernels = ranks[0].kernels
+    alone = replace(
+        kernels, key=kernels.key[:1], total_ns=kernels.total_ns[:1] * 10, count=kernels.count[:1] * 10,
+        median_ns=kernels.median_ns[:1],
+    )  # fmt: skip
+    found = analyze([replace(ranks[0], kernels=alone), ranks[1]])
+    assert found.straggler is not None
+    assert (found.straggler.rank, found.straggler.causes["compute"]) == (1, 0.0)
+
+
 def test_a_rank_whose_kernels_nobody_else_runs_has_no_kind_by_its_computation() -> None:
     ranks = columns(simulate(Job(num_ranks=4, planted=(Planted(2, "device", 0.3),))))
     assert named(analyze([renamed(rank, place) for place, rank in enumerate(ranks)])) == (2, "unknown")
