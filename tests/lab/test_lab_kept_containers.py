@@ -67,8 +67,10 @@ def test_ranks_that_nobody_of_ours_watches_any_more_are_cleaned(cluster: Cluster
     hosts = cluster.lab.hosts
     caught = hold(cluster, "trains$")
     wait_until(lambda: all(ranks(host) for host in hosts), "both ranks to train", 20)
-    for host in hosts:
-        send(host, "KILL", node_programs(host))
+    for host in hosts:  # stopped before, so that none hears that another one is gone
+        programs = node_programs(host)
+        send(host, "STOP", programs)
+        send(host, "KILL", programs)
     caught.kill()
     assert all(ranks(host) for host in hosts)
 
