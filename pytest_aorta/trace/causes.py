@@ -114,20 +114,26 @@ def causes_of_lateness(
     What it computed longer is first the work that it had more of: other kernels or more of them a step. Beyond that its
     device is slow so far as its kernels beside no communication are; those say too much by themselves, because a device
     that waited runs its next kernels at a higher clock. What is left is more work where most of it was seen as that.
+    Where no other rank does the same (other batches, other stages), it is more work if the kernels in common are as
+    fast.
     """
     own_ns = defaultdict[int, float](float)
     for (number, _), time_ns in charges.own.items():
         own_ns[number] += time_ns
     charged_ns = 0.0
     explained_ns = defaultdict[Kind, float](float)
-    slow_ratio = _slow_ratio(ranks[late], kernel_medians(_without(late, range(len(ranks)), ranks), min_ranks=1))
+    others_ns = kernel_medians(_without(late, range(len(ranks)), ranks), min_ranks=1)
+    slow_ratio = _slow_ratio(ranks[late], others_ns)
     for number, stretches in groupby(_stretches(late, charges, waits), key=lambda stretch: stretch.group):
         matched = waits[number].matched
         spent = [_spent(late, matched, ranks, stretch) for stretch in stretches]
         seen_ns = sum(one.charged_ns for one in spent)
-        more_ns = num_steps * more_work_ns(ranks[late], _without(late, matched.members, ranks))
         charged_ns += seen_ns
-        work_ns = max(0.0, more_ns) * seen_ns / own_ns[number] if seen_ns else 0.0
+        more_ns = more_work_ns(ranks[late], _without(late, matched.members, ranks))
+        if more_ns is None:
+            work_ns = seen_ns if _is_as_fast(ranks[late], others_ns) else 0.0
+        else:
+            work_ns = max(0.0, num_steps * more_ns) * seen_ns / own_ns[number] if seen_ns else 0.0
         for kind, time_ns in _explained_ns(spent, work_ns, slow_ratio).items():
             explained_ns[kind] += time_ns
     return Causes(
@@ -149,16 +155,16 @@ def _explained_ns(spent: Sequence[_Spent], work_ns: float, slow_ratio: float) ->
     }
 
 
-def more_work_ns(rank: RankColumns, others: Sequence[RankColumns]) -> float:
+def more_work_ns(rank: RankColumns, others: Sequence[RankColumns]) -> float | None:
     """Give the time a step of the kernels that a rank ran and others did not, or not so often: the median of them.
 
     Negative where they ran more. Each kernel counts with its mean time on the rank that ran more of it. Only others are
-    looked at of which the rank did nearly all the work, too, and as often: stages of a pipeline do not compare. 0 where
-    there are none.
+    looked at of which the rank did nearly all the work, too, and as often: stages of a pipeline do not compare. None
+    where there are none.
     """
     found = [_Compared.of(rank.kernels, other.kernels) for other in others]
     alike = [one.more_ns for one in found if one.shared_ratio >= SHARED_RATIO]
-    return float(np.median(alike)) if alike else 0.0
+    return float(np.median(alike)) if alike else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +231,13 @@ def _slow_ratio(rank: RankColumns, others_ns: dict[int, float]) -> float:
     rows = _measured(rank, others_ns)
     spared_ns = sum(total_ns * max(0.0, 1 - others_ns[key] / median_ns) for key, median_ns, total_ns in rows)
     return spared_ns / rank.kernels.all_ns
+
+
+def _is_as_fast(rank: RankColumns, others_ns: dict[int, float]) -> bool:
+    """Tell whether the kernels that others ran, too, show that the device is no slower; not where they are too few."""
+    measured_ns = sum(total_ns for _, _, total_ns in _measured(rank, others_ns))
+    spared_ns = _slow_ratio(rank, others_ns) * rank.kernels.all_ns
+    return measured_ns >= MIN_TOLD_RATIO * rank.kernels.all_ns > 0 and spared_ns <= MIN_TOLD_RATIO * measured_ns
 
 
 def _measured(rank: RankColumns, fleet_ns: dict[int, float]) -> Iterator[tuple[int, int, float]]:

@@ -124,6 +124,16 @@ def test_work_of_another_stage_is_no_more_work(num_stages: int) -> None:
     assert named(analyze(ranks)) == (6, "device")
 
 
+@pytest.mark.parametrize(("kind", "said"), [("compute", "compute"), ("device", "unknown"), ("host", "host")])
+def test_a_rank_with_larger_batches_has_more_work_if_its_device_is_as_fast(kind: Kind, said: str) -> None:
+    """Most of its kernels have another grid; those in common (an optimizer's) tell the speed of its device."""
+    ranks = columns(simulate(Job(num_ranks=4, jitter_ratio=0.01, planted=(Planted(2, kind, 0.3),))))
+    kernels = ranks[2].kernels
+    key = np.where(np.arange(len(kernels.key)) == np.flatnonzero(np.isin(kernels.key, ranks[0].kernels.key))[0], 0, 1)
+    ranks[2] = replace(ranks[2], kernels=replace(kernels, key=kernels.key + key))
+    assert named(analyze(ranks)) == (2, said)
+
+
 def test_a_stage_that_shares_little_with_another_is_not_compared_with_it() -> None:
     """The first stage runs one kernel only, the second runs it for a tenth of its time: none has more work."""
     ranks = columns(simulate(Job(num_ranks=2, num_kernels=10, kernel_us=100, planted=(Planted(1, "device", 0.3),))))
