@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_aorta.containers.causes import GONE, NO_IMAGE, cause
+from pytest_aorta.containers.causes import GONE, NO_IMAGE, cause, not_done
 
 
 def test_the_clients_own_chatter_is_left_out() -> None:
@@ -108,3 +108,15 @@ def test_a_container_that_is_gone_is_known_in_any_version(said: str) -> None:
 )
 def test_an_image_that_is_absent_is_known_in_any_version(said: str) -> None:
     assert NO_IMAGE.search(said)
+
+
+def test_what_was_not_done_in_time_comes_with_the_next_step_of_its_engine_only() -> None:
+    hung = 'error during connect: Get "http://%2Fvar%2Frun%2Fdocker.sock/v1.50/containers/json":'
+    answers = "see whether docker's daemon answers there at all (`docker info`), and restart it if not"
+    assert not_done("docker ps", 30, hung) == f"`docker ps` was not done within 30 s; {answers}"
+    assert not_done("podman ps", 5).endswith("; see whether podman answers there at all (`podman info`)")
+    assert not_done("sh", 30) == "`sh` was not done within 30 s"
+    assert (
+        not_done("docker pull", 600, "layer 3 of 9")
+        == "`docker pull` was not done within 600 s, its last words: layer 3 of 9"
+    )
