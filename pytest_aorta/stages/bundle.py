@@ -51,14 +51,11 @@ def refused_by_bundle(config: RunConfig) -> Iterator[PathFault]:
     except (OSError, ValueError, subprocess.TimeoutExpired):  # ValueError: a zero byte in a word
         return
     if ended.returncode == REFUSED:
-        told = [line for line in ended.stderr.splitlines() if line.startswith("train.py: ")]
-        for line in told:
-            fault = (
-                line.removeprefix("train.py: ")
-                .removeprefix("error: ")
-                .replace(f"{tree}/", "")
-                .removeprefix("--override ")
-            )
+        for line in ended.stderr.splitlines():
+            begin, mark, told = line.partition("train.py: ")
+            if begin or not mark:  # a line of the usage
+                continue
+            fault = told.removeprefix("error: ").replace(f"{tree}/", "").removeprefix("--override ")
             name, _, said = fault.partition(": ")
             is_one = name in overrides
             yield PathFault(

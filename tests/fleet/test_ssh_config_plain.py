@@ -80,19 +80,18 @@ def test_variables_and_comments_stand_behind_names_of_files(
     assert hop.known.files[:2] == (home / "known", home / "others")
 
 
-def test_without_an_ssh_client_quotes_that_are_not_closed_are_refused(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('IdentityFile "~/a key', 'IdentityFile "~/a key of the ssh configuration cannot be read: no closing'),
+        ("UserKnownHostsFile ~/%C", "UserKnownHostsFile of the ssh configuration holds %C, expected one of %%, %d, "),
+    ],
+    ids=["quotes", "token"],
+)
+def test_without_an_ssh_client_what_cannot_be_read_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
-    configure(home, 'IdentityFile "~/a key\n')
-    with pytest.raises(OSError, match='IdentityFile "~/a key of the ssh configuration cannot be read: no closing'):
-        way_to("n1", Access("me"), 7)
-
-
-def test_without_an_ssh_client_a_token_that_is_not_known_is_refused(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(home))
-    configure(home, "UserKnownHostsFile ~/%C\n")
-    with pytest.raises(OSError, match="UserKnownHostsFile of the ssh configuration holds %C, expected one of %%, %d, "):
+    configure(home, f"{line}\n")
+    with pytest.raises(OSError, match=said):
         way_to("gpu1", Access("me"), 7)
