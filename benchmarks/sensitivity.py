@@ -12,7 +12,7 @@ bar: the speeds of two processes differ by some percent of themselves, which its
 
 A round takes about two minutes; while one run trains, the interpreters of the next one start. With `--runs` each run is
 noted in a file, and the table is of all that it holds: what was cut off goes on where it was. `--keep` keeps the traces
-of the last run of each way.
+of every run, in folders called by its way and its place in that file.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def main() -> int:
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), help="ways to take")
     parser.add_argument("--within", type=float, default=float("inf"), help="begin no run that would end after seconds")
     parser.add_argument("--runs", type=Path, help="file of the runs so far; new ones are added")
-    parser.add_argument("--keep", type=Path, help="folder for the traces of the last run of each way")
+    parser.add_argument("--keep", type=Path, help="folder for the traces of every run")
     parser.add_argument("--gpus", type=int, default=2, help="GPUs of this machine to train on")
     options = parser.parse_args()
     runs = _earlier(options.runs)
@@ -120,7 +120,8 @@ def main() -> int:
             if following:
                 prepared.append(_start(following, options.gpus, started))
             training = prepared.pop(0)
-            runs.append(training.run(_slow_ms(runs, training.way, options.share), options.keep))
+            keep = options.keep / f"{training.way}_{len(runs)}" if options.keep else None
+            runs.append(training.run(_slow_ms(runs, training.way, options.share), keep))
             training.end()
             longest = max(longest, time.monotonic() - now)
             _note(runs[-1], time.monotonic() - now, options.runs)
@@ -158,15 +159,14 @@ class Training:
         )
 
     def run(self, slow_ms: float, keep: Path | None) -> Run:
-        """Let it train to its end and judge its traces."""
+        """Let it train to its end and judge its traces; keep them in a folder that is not there yet."""
         self._go.write_text(f"{slow_ms}\n", "utf-8")
         if self._process.wait() != 0:
             self._said.seek(0)
             told = self._said.read()[-4000:].decode(errors="replace")
             raise SystemExit(f"{' '.join(self._command)} ended with {self._process.returncode}:\n{told}")
         if keep is not None:
-            shutil.rmtree(keep / self.way, ignore_errors=True)
-            shutil.copytree(self._output, keep / self.way)
+            shutil.copytree(self._output, keep)
         lines = [json.loads(line) for line in (self._output / "rank_00_metrics.jsonl").read_text("utf-8").splitlines()]
         steady = [
             line["step_ms"]
