@@ -10,9 +10,10 @@ bar: the speeds of two processes differ by some percent of themselves, which its
 
     python benchmarks/sensitivity.py [--rounds 10] [--share 0.05] [--ways host kernels] [--within 540] [--runs FILE]
 
-A round takes about two minutes; while one run trains, the interpreters of the next one start. With `--runs` each run is
-noted in a file, and the table is of all that it holds: what was cut off goes on where it was. `--keep` keeps the traces
-of every run, in folders called by its way and its place in that file.
+A round takes about two minutes; while one run trains, the interpreters of the next one start. A slowed run needs a
+healthy one of its configuration before it, which is made where there is none yet. With `--runs` each run is noted in a
+file, and the table is of all that it holds: what was cut off goes on where it was. `--keep` keeps the traces of every
+run, in folders called by its way and its place in that file.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=2, help="GPUs of this machine to train on")
     options = parser.parse_args()
     runs = _earlier(options.runs)
-    ways = options.ways * options.rounds
+    ways = _planned(options.ways, options.rounds, runs)
     begin, longest = time.monotonic(), 0.0
     with ExitStack() as started:
         prepared = [_start(ways[0], options.gpus, started)]
@@ -134,10 +135,25 @@ def _start(way: str, num_gpus: int, started: ExitStack) -> Training:
     return training
 
 
+def _planned(ways: list[str], rounds: int, runs: list[Run]) -> list[str]:
+    """Give the ways of all rounds in order: of each configuration a healthy run comes first, which slowed ones need."""
+    healthy = [way for way in WAYS if _is_healthy(way)]
+    used = {WAYS[way].config for way in ways}
+    known = {*ways, *(run.way for run in runs)}
+    missing = [way for way in healthy if WAYS[way].config in used and way not in known]
+    return [*missing, *sorted(ways, key=lambda way: way not in healthy) * rounds]
+
+
+def _is_healthy(way: str) -> bool:
+    return WAYS[way].slowed == "none"
+
+
 def _slow_ms(runs: list[Run], way: str, share: float) -> float:
-    """Give the share of a healthy step of the same configuration; the first round begins with a healthy run."""
-    healthy = [run.median_ms for run in runs if WAYS[run.way] == Way("none", WAYS[way].config, None)]
-    return statistics.median(healthy) * share if healthy else 0.0
+    """Give the share of a healthy step of the same configuration."""
+    if _is_healthy(way):
+        return 0.0
+    healthy = [run.median_ms for run in runs if _is_healthy(run.way) and WAYS[run.way].config == WAYS[way].config]
+    return statistics.median(healthy) * share
 
 
 class Training:

@@ -72,21 +72,6 @@ def test_a_rank_that_hangs_is_ended_and_shown(rig: Any) -> None:
 
 
 @ON_TWO
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("training.batchsize=4", "training.batchsize: unknown knob; did you mean batch_size?"),
-        ("profiling.repeat=20", "raise training.max_steps or record less"),
-    ],
-)
-def test_an_override_that_cannot_be_is_refused_in_a_sentence(rig: Any, override: str, said: str) -> None:
-    extra = json.dumps(["--override", override])  # training_overrides are refused before anything starts
-    rig.pytest(LOCAL, f"--aorta-set=multi_node.extra_train_args={extra}", code=1)
-
-    assert said in rig.reason("test_run_benchmark")
-
-
-@ON_TWO
 def test_both_exports_of_the_profiler_hold_the_same(rig: Any) -> None:
     exports = ("profiling.tensorboard=true", "profiling.chrome_trace=true")
     rig.pytest(LOCAL, *(f"--aorta-set=training_overrides.{export}" for export in exports), code=0)
