@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -20,7 +21,13 @@ Found = dict[str, Any]
 DIRECTIVE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*$")
 INCLUDE_DEPTH = 16
 _LISTS = frozenset({"userknownhostsfile", "globalknownhostsfile"})
-_WHOLE = frozenset({"knownhostscommand", "localcommand", "match", "proxycommand", "proxyjump", "remotecommand"})
+_PATHS = frozenset({*_LISTS, "certificatefile", "identityagent", "identityfile"})
+_WITH_TOKENS = frozenset({"certificatefile", "hostname", "identityfile", "proxycommand", "proxyjump"})  # of paramiko
+_WHOLE = frozenset({"knownhostscommand", "localcommand", "match", "proxycommand", "remotecommand"})
+_PROXIES = frozenset({"proxycommand", "proxyjump"})
+_OF_A_USER = re.compile("~[^/]")
+_NO_COMMAND = "none!"  # paramiko forgets a plain one, which holds against the proxies after it
+_EVERY_HOST = "Host *"
 _BEFORE_COMMENT = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|(?<!\s)\#|[^"'\\\#])*""")
 _CERTIFICATE = "certificate:"  # paramiko lists keys only
 _ALONE = frozenset({"all", "canonical", "final"})
@@ -37,7 +44,7 @@ def plain_look_up(host: str, *files: Path) -> Found:
     Raises:
         OSError: they cannot be read, or only by an ssh client.
     """
-    lines = [line for path in files for line in ["Host *", *_lines(path, path.parent, INCLUDE_DEPTH)]]
+    lines = [line for path in files for line in [_EVERY_HOST, *_lines(path, path.parent)]]
     try:
         with _told():
             found = dict(paramiko.SSHConfig.from_text("\n".join(lines)).lookup(host))
@@ -47,8 +54,16 @@ def plain_look_up(host: str, *files: Path) -> Found:
     for keyword, mark in (("identityfile", ""), ("certificatefile", _CERTIFICATE)):
         if names := [name.removeprefix(mark) for name in listed if name.startswith(_CERTIFICATE) == bool(mark)]:
             found[keyword] = names
-    if str(found.get("connecttimeout", "")).lower() == "none":
-        del found["connecttimeout"]
+    for keyword in ("connecttimeout", "proxyjump"):
+        if str(found.get(keyword, "")).lower() == "none":
+            del found[keyword]
+    for keyword in [keyword for keyword in found if keyword in _PROXIES][1:]:
+        del found[keyword]  # the first one holds
+    if found.get("proxycommand") == _NO_COMMAND:
+        del found["proxycommand"]
+    for keyword in ("hashknownhosts", "identitiesonly"):
+        if str(found.get(keyword)).lower() == "true":
+            found[keyword] = "yes"
     for keyword in ("port", "connecttimeout"):
         if not str(found.get(keyword, "0")).isdecimal():
             raise OSError(f"the ssh configuration of {host} holds {keyword} {found[keyword]}, {_HOW}")
@@ -82,36 +97,49 @@ def _told() -> Iterator[None]:
         raise nameless() from error
 
 
-def _lines(path: Path, base: Path, depth: int) -> Iterator[str]:
-    """Give the lines of a file with those of the files that it includes in their place."""
+def _lines(path: Path, base: Path, depth: int = INCLUDE_DEPTH, around: str = _EVERY_HOST) -> Iterator[str]:
+    """Give the lines of a file with those of the files that it includes in their place; `around` is its block there."""
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except (FileNotFoundError, IsADirectoryError):
         return
     except OSError as error:
         raise OSError(f"the ssh configuration {path} cannot be read: {error.strerror}") from error
-    block = "Host *"
+    block = around
     for number, line in enumerate(lines, 1):
         found = DIRECTIVE.match(line)
         word = found[1].lower() if found else ""
         if word in {"host", "match"}:
             block = line
-        if found and ((word == "match" and not _is_plain(found[2])) or (word == "host" and "[" in found[2])):
+        if found and _is_for_ssh(word, found[2], around):
             raise OSError(f"{path} line {number} holds {line.strip()!r}, {_HOW}")
         if found is None or word != "include" or not depth:
             yield _plain_line(found[1], found[2]) if found else line
             continue
         for name in included_files(found[2], base):
-            yield from _lines(name, base, depth - 1)
+            yield from _lines(name, base, depth - 1, block)
         yield block  # what follows belongs to it again
+
+
+def _is_for_ssh(word: str, value: str, around: str) -> bool:
+    """Tell whether paramiko would take a line for another thing than OpenSSH does."""
+    if word in {"host", "match"} and around != _EVERY_HOST:  # both blocks have to cover the host
+        return True
+    if word == "match":
+        return not _is_plain(value)
+    return (word == "host" and "[" in value) or (word in _WITH_TOKENS and "%%" in value)
 
 
 def _plain_line(keyword: str, value: str) -> str:
     """Write a line as paramiko understands it: it reads comments as values, and takes off one pair of quotes."""
     word = keyword.lower()
+    if word == "proxycommand" and value.lower() == "none":
+        return f"{keyword} {_NO_COMMAND}"
     if word in _WHOLE:
         return f"{keyword} {value}"
     words = _words(keyword, value)
+    if word in _PATHS:
+        words = [os.path.expanduser(name) if _OF_A_USER.match(name) else name for name in words]  # noqa: PTH111
     if word == "host":
         return f"{keyword} {shlex.join(words)}"
     if word == "certificatefile":

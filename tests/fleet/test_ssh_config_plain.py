@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pwd
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from pytest_aorta.fleet.ssh_settings import Access, way_to
-from tests.fleet.ssh_home import configure, home, key, keys, make_key
+from tests.fleet.ssh_home import configure, home, key, keys, make_key, places
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_without_an_ssh_client_the_configuration_holds_too(
             f"Match {criteria}\n  Port 23\n"
             for criteria in ("HOST gpu1", "host=gpu1", "tagged x", "exec true", "user me")
         ),
-        *("Host gpu[12]\n", "Port ssh\n", "Port 22 23\n", "ConnectTimeout 1m\n"),
+        *("Host gpu[12]\n", "Port ssh\n", "Port 22 23\n", "ConnectTimeout 1m\n", "IdentityFile ~/100%%\n"),
     ],
 )
 def test_without_an_ssh_client_what_only_ssh_reads_rightly_is_refused(
@@ -54,6 +55,49 @@ def test_without_an_ssh_client_what_only_ssh_reads_rightly_is_refused(
     configure(home, text)
     with pytest.raises(OSError, match=r"(config line 1|of gpu1) holds .*, which is read by an ssh client alone"):
         way_to("gpu1", Access("me"), 7)
+
+
+def test_without_an_ssh_client_a_block_within_a_block_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    (home / "others").write_text("User them\nHost gpu1\n  Port 23\n")
+    configure(home, "Include ~/others\n")
+    assert [hop.place for hop in way_to("gpu1", Access("me"), 7)] == ["gpu1 port 23 as me"]
+
+    configure(home, "Host gpu2\n  Include ~/others\n")
+    with pytest.raises(OSError, match="others line 2 holds 'Host gpu1', which is read by an ssh client alone"):
+        way_to("gpu1", Access("me"), 7)
+
+
+@pytest.mark.parametrize("client", [True, False], ids=["with an ssh client", "without"])
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("ProxyJump j # the first\n", ["j", "gpu1"]),
+        ("ProxyJump none\nProxyCommand nc x 22\n", ["gpu1"]),
+        ("ProxyCommand none\nProxyJump j\n", ["gpu1"]),
+        ("ProxyCommand nc x 22\nProxyJump j\n", ["gpu1"]),
+        ("ProxyJump j\nProxyCommand nc x 22\n", ["j", "gpu1"]),
+    ],
+)
+def test_the_first_of_two_proxies_holds(
+    home: Path, monkeypatch: pytest.MonkeyPatch, text: str, way: list[str], client: bool
+) -> None:
+    configure(home, f"Host gpu1\n{text}")
+    if not client:
+        monkeypatch.setenv("PATH", str(home))
+    hops = way_to("gpu1", Access("me"), 7)
+    assert [place.partition(" ")[0] for place in places(hops)] == way
+    assert bool(hops[-1].proxy) == (way == ["gpu1"] and "nc x" in text)
+
+
+@pytest.mark.parametrize("client", [True, False], ids=["with an ssh client", "without"])
+def test_true_is_yes_and_a_home_may_be_anothers(home: Path, monkeypatch: pytest.MonkeyPatch, client: bool) -> None:
+    configure(home, "IdentitiesOnly true\nUserKnownHostsFile ~root/known\n")
+    if not client:
+        monkeypatch.setenv("PATH", str(home))
+    [hop] = way_to("gpu1", Access("me"), 7)
+    assert hop.login.is_only_listed
+    assert hop.known.files[0] == Path(pwd.getpwnam("root").pw_dir) / "known"
 
 
 @pytest.mark.parametrize("client", [True, False], ids=["with an ssh client", "without"])
