@@ -80,7 +80,8 @@ def _passed(stages: Mapping[str, StageRecord], plan: tuple[str, ...]) -> str:
     gates = [check for stage in stages.values() for check in stage.checks if check.gate is not None]
     held = sum(check.state == "passed" for check in gates)
     missing = tuple(not_judged(stages))
-    parts = [f"{held} of {len(gates)} gates held"] if gates else [] if _is_recorded(stages) else ["no gate was judged"]
+    unjudged = "no stage failed" if _is_recorded(stages) else "no gate was judged"
+    parts = [f"{held} of {len(gates)} gates held" if gates else unjudged]
     if len(stages) < len(plan):
         parts.append(f"only {len(stages)} of {len(plan)} stages were selected")
     if missing:

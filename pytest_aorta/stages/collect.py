@@ -226,9 +226,9 @@ def bring_files(run: RunContext, host: str, root: str, files: tuple[str, ...], a
 
 
 def _innocent(execution: Execution) -> Callable[[str], bool]:
-    """Give whether a host without traces has none because another one failed; the verdict does not name it then."""
+    """Give whether a host has no traces because the workload ended early, not by it: the verdict does not name it."""
     blamed = {check.host for check in execution.checks if check.failed and check.host is not None}
-    return lambda host: bool(blamed) and host not in blamed and execution.status != "completed"
+    return lambda host: host not in blamed and execution.status != "completed"
 
 
 def _account(execution: Execution, hosts: tuple[Host, ...], lacks: Mapping[str, Lack]) -> Account:
