@@ -23,14 +23,15 @@ NOT_DONE = re.compile(r"`(?:docker|podman)\b[^`]*` was not done within ")
 OURS_TO_END = re.compile(r"^error during connect: .*:$")  # a client that we ended says this
 NO_PROGRAM = re.compile(r"cannot run '.*': No such file")
 
-_ANSWERS = {
-    "docker": "see whether docker's daemon answers there at all (`docker info`), and restart it if not",
-    "podman": "see whether podman answers there at all (`podman info`)",
-}
 _LOAD = "or load the image there yourself (docker load, podman load)"
 _NEXT_STEPS = tuple(
     (re.compile(words, re.IGNORECASE), next_step)
     for words, next_step in (
+        (
+            r"`docker\b[^`]*` was not done within",
+            "see whether docker's daemon answers there at all (`docker info`), and restart it if not",
+        ),
+        (r"`podman\b[^`]*` was not done within", "see whether podman answers there at all (`podman info`)"),
         (
             r"docker daemon at \S+: permission denied",
             "this user may not open the daemon's socket: add it to the group that owns it (docker)",
@@ -112,5 +113,4 @@ def not_done(words: str, timeout_s: float, said: str = "") -> str:
     text = f"`{words}` was not done within {timeout_s:g} s"
     if said.strip() and not OURS_TO_END.match(said.strip()):
         return f"{text}, its last words: {cause(said)}"
-    next_step = _ANSWERS.get(words.partition(" ")[0])
-    return f"{text}; {next_step}" if next_step else text
+    return cause(text)

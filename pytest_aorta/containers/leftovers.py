@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from pytest_aorta.containers.causes import ENDED, GONE
+from pytest_aorta.containers.causes import ENDED, GONE, cause
 from pytest_aorta.containers.docker_cli import CliDriver, ProgramName, containers_of
 from pytest_aorta.containers.lifetime import Found
 from pytest_aorta.containers.outcome import Outcome
@@ -50,7 +50,7 @@ def undone(name: str) -> str:
 def not_undone(name: str, why: str) -> str:
     """Say what an undoing of that name has not done."""
     subject, verb = _subject_and_verb(name)
-    return f"{subject} could not be {verb}: {why}"
+    return f"{subject} could not be {verb}: {cause(why)}"
 
 
 def _subject_and_verb(name: str) -> tuple[str, str]:

@@ -170,7 +170,7 @@ class Service:
             name, undoing = waiting.pop(0)
 
             def ended(answer: Answer) -> None:
-                why = "it did not end in time" if answer["timed_out"] else ""
+                why = undoing.why_late if answer["timed_out"] else ""
                 why = why or why_not_undone(answer["exit_code"], answer["stderr"])
                 if why:
                     problems[name] = why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import subprocess
 from typing import Any, Mapping, NamedTuple
 
@@ -16,6 +17,13 @@ class Undoing(NamedTuple):
 
     argv: list[str]
     timeout_s: float
+
+    @property
+    def why_late(self) -> str:
+        """Say that it was not done in time, in the words of an engine's client (`docker rm`)."""
+        words = self.argv[2:] if self.argv[:2] == ["sudo", "-n"] else self.argv
+        told = " ".join([os.path.basename(words[0]), *words[1:2]])
+        return f"`{told}` was not done within {self.timeout_s:g} s"
 
 
 class Undoings:
@@ -78,7 +86,7 @@ def undo_now(undoings: Undoings) -> tuple[list[str], dict[str, str]]:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            problems[name] = "it did not end in time"
+            problems[name] = undoing.why_late
             continue
         except OSError as error:
             problems[name] = sentence(error)

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from pytest_aorta.config.container import Container
 from pytest_aorta.config.settings import Settings
 from pytest_aorta.containers.causes import not_done
+from pytest_aorta.containers.driver import SILENT_TIMEOUT_S
 from pytest_aorta.containers.leftovers import is_over
 from pytest_aorta.errors import CommandFailed, ConfigError, FleetError, HostError, Misnamed
 from pytest_aorta.fleet.ask import Ask
@@ -53,8 +54,7 @@ class Entered:
 
     def arrange(self) -> None:
         """Have the hosts end what runs in containers that stay, should nobody have told them that it has ended."""
-        undoing = {"name": self._what, "timeout_s": REAP_SECONDS}
-        self._run.ask({host: Ask("undo", {**undoing, "argv": argv}) for host, argv in self._reaping.items()})
+        self._run.ask({host: self._undo(host, REAP_SECONDS) for host in self._reaping})
 
     def end_left(self) -> None:
         """End what lost node programs left, while it is still theirs; `leave` says what could not be ended."""
@@ -82,10 +82,14 @@ class Entered:
         if errors:
             raise FleetError(errors)
 
+    def _undo(self, host: str, timeout_s: float) -> Ask:
+        return Ask("undo", {"name": self._what, "argv": self._reaping[host], "timeout_s": timeout_s})
+
     def _reap(self, hosts: Iterable[str]) -> None:
         """Note by host why what is left there could not be ended, or that it was; each is tried once.
 
-        Of hosts whose container stands still, the end of the run says so.
+        Of hosts whose container stands still, the end of the run says so. Where an engine did not answer, the node
+        program on the host tries it when it leaves, and nobody waits for that as long again.
         """
         known = self._left.keys() | self._run.in_use
         open_ones = [host for host in hosts if host not in known and self._run.fleet.loss(host) is None]
@@ -101,6 +105,8 @@ class Entered:
             why = not_done(f"{self._run.engine.name} exec", REAP_SECONDS, said) if answer["timed_out"] else said
             told = f"what still runs in its container {self._container.name} could not be ended: {why}"
             self._left[host] = None if is_ended else CommandFailed(host, told)
+        late = [host for host, answer in answers.items() if answer["timed_out"]]
+        self._run.fleet.perform({host: self._undo(host, SILENT_TIMEOUT_S) for host in late})
 
 
 def enter(run: RunContext, work_dirs: Mapping[str, str]) -> Entered:

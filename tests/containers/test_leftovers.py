@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_aorta.containers.leftovers import is_over, undone
+from pytest_aorta.containers.leftovers import is_over, not_undone, undone
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,11 @@ def test_nothing_runs_in_a_container_that_has_ended_or_is_gone(said: str, over: 
 )
 def test_what_was_undone_is_told_by_what_it_was(name: str, said: str) -> None:
     assert undone(name) == said
+
+
+def test_an_engine_that_hangs_is_what_was_not_undone_for() -> None:
+    why = "`docker rm` was not done within 30 s"
+    assert not_undone("4f" * 32, why) == (
+        f"container 4f4f4f4f4f4f could not be removed: {why}; "
+        "see whether docker's daemon answers there at all (`docker info`), and restart it if not"
+    )

@@ -368,6 +368,11 @@ def test_daemon_that_hangs(cluster: Cluster, moment: str, letters: str, said: st
     with faults.halt_docker(second):
         caught.release()
         ending = caught.end(120)
+        if "teardown" in moment:
+            told = cluster.aorta("clean", code=1)
+            assert re.search(
+                r"node2: .*`docker [^`]*` was not done within .* see whether docker's daemon answers", told
+            )
 
     assert (ending.code, ending.letters) == (1, letters)
     assert (ending.verdict, ending.fault, ending.hosts) == ("could_not_measure", "rig", ["node2"])

@@ -104,7 +104,7 @@ def test_an_undoing_that_fails_or_hangs_keeps_the_record(tmp_path: Path) -> None
     fleet.close()
 
     assert answer["left"] == []
-    assert answer["not_undone"]["slow"] == "it did not end in time"
+    assert answer["not_undone"]["slow"] == "`sleep 60` was not done within 0.2 s"
     assert "No such file" in answer["not_undone"]["absent"]
     assert {entry["name"] for entry in json.loads((state / "groups.json").read_text())["undo"]} == {"slow", "absent"}
 
