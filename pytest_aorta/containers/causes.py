@@ -6,7 +6,7 @@ import re
 
 CHATTER = re.compile(
     r"(?m)^\s*(See '.*--help'\.?|Run '.*--help' for more information|(Error: )?failed to start containers: .*"
-    r"|time=\"[^\"]*\" level=(?:info|warning) .*)\s*$"
+    r"|time=\"[^\"]*\" level=(?:info|warning) .*|sudo: unable to resolve host .*)\s*$"
 )
 LONG_NAME = re.compile(r'\bcontainer "?[0-9a-f]{64}"?')
 PREFIX = re.compile(r"^(?:docker: |Error: |Error response from daemon: |podman: )+")

@@ -14,6 +14,7 @@ LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 FACILITIES = ("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news")
 REFUSALS = ("not permitted", "permission denied", "password is required", "not allowed", "may not run", "must be root")
 
+_NOISE = re.compile(r"(?m)^sudo: unable to resolve host .*\n?")  # it goes on all the same
 _LINE = re.compile(r"(?:<(\d+)>|(\w+) *:(\w+) *: )?\[\s*(\d+\.\d+)\](?: ?\[\s*[TC]\d+\])? ?(.*)")
 
 
@@ -34,6 +35,7 @@ def environment() -> dict[str, str | None]:
 
 def refused(why: str, kind: str = "failed") -> Answer:
     """Give the answer when nothing could be read; `kind` is the status when the text does not say more."""
+    why = _NOISE.sub("", why).strip() or why
     low = why.lower()
     status = "not_permitted" if any(words in low for words in REFUSALS) else kind
     return {"status": status, "why": why, "boot_id": boot_id(), "lines": [], "dropped": 0}

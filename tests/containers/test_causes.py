@@ -18,6 +18,10 @@ def test_what_podman_says_on_the_way_is_left_out_unless_it_is_all() -> None:
     assert cause(warning) == warning
 
 
+def test_what_sudo_says_of_the_name_of_its_machine_is_left_out() -> None:
+    assert cause("sudo: unable to resolve host n1: Name or service not known\nError: no way") == "no way"
+
+
 def test_hosts_that_failed_alike_say_the_same_whatever_the_id() -> None:
     said = 'Error: unable to start container "{0}": looking up groups for container {0}: no group x'
     assert cause(said.format("0a" * 32)) == cause(said.format("b1" * 32))

@@ -127,3 +127,9 @@ def test_this_machine_answers_one_way_or_the_other(ask: AskNode) -> None:
     assert answer["status"] in {"read", "not_permitted", "command_missing"}
     assert answer["boot_id"] == ask("clock")["boot_id"]
     assert answer["status"] != "read" or all(line["stamp_s"] >= 0 for line in answer["lines"])
+
+
+def test_what_sudo_says_of_the_name_of_its_machine_is_no_cause() -> None:
+    noise = "sudo: unable to resolve host n1: Temporary failure in name resolution\n"
+    answer = refused(f"{noise}sudo: a password is required")
+    assert (answer["status"], answer["why"]) == ("not_permitted", "sudo: a password is required")
