@@ -103,9 +103,9 @@ def _missing_of(settings: Settings, missing: Missing) -> dict[str, int]:
 
 
 def _missing_check(settings: Settings, artifacts: Artifacts, missing: Missing) -> Iterator[Check]:
-    """Say which ranks are missing; only a warning where their hosts failed the collection by it already.
+    """Say which ranks are missing; only a warning where the workload ended early, which has failed the run already.
 
-    Of ranks whose hosts nobody knows, where any host did.
+    Likewise where their hosts failed the collection by it; of ranks whose hosts nobody knows, where any host did.
     """
     if missing.num:
         num_of = _missing_of(settings, missing)
@@ -120,8 +120,9 @@ def _missing_check(settings: Settings, artifacts: Artifacts, missing: Missing) -
             "rig",
         )
         are_placed = sum(num_of.values()) == missing.num
-        is_known = artifacts.errors.keys() >= set(where) and (are_placed or bool(artifacts.errors))
-        yield check.model_copy(update={"state": "warned"}) if is_known else check
+        is_lacking = artifacts.errors.keys() >= set(where) and (are_placed or bool(artifacts.errors))
+        is_told = is_lacking or not artifacts.completed
+        yield check.model_copy(update={"state": "warned"}) if is_told else check
 
 
 def _fewer_than_hosts(settings: Settings, artifacts: Artifacts, ranks: Sequence[RankSummary]) -> Iterator[Check]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +28,21 @@ def settings(tmp_path: Path) -> Settings:
     return load(CONFIG, output=tmp_path)
 
 
-@pytest.mark.parametrize("collected", [True, False])
-def test_missing_ranks_only_warn_where_the_collection_failed_by_them(settings: Settings, collected: bool) -> None:
+@pytest.mark.parametrize(
+    ("collected", "completed", "state"),
+    [(True, True, "failed"), (False, True, "warned"), (True, False, "warned"), (False, False, "warned")],
+)
+def test_missing_ranks_only_warn_where_something_else_failed_by_what_they_lack(
+    settings: Settings, collected: bool, completed: bool, state: str
+) -> None:
     host = settings.cluster.hosts[0].name
-    errors = {} if collected else {host: f"{host} has no trace file"}
+    found = {"errors": {} if collected else {host: f"{host} has no trace file"}, "completed": completed}
 
-    (check,) = cross_checks(settings, ARTIFACTS.model_copy(update={"errors": errors}), Summaries((), ()), ())
+    (check,) = cross_checks(settings, ARTIFACTS.model_copy(update=found), Summaries((), ()), ())
 
     assert check.label == "[evidence] (check=missing_ranks)"
     assert check.reason == f"no trace of rank 0, 1 (on {host}); metrics are those of the others"
-    assert check.state == ("failed" if collected else "warned")
+    assert check.state == state
 
 
 def cluster_of(tmp_path: Path, **workload: Any) -> Settings:
@@ -77,8 +82,9 @@ def checks(
     errors: Sequence[FileError] = (),
     logs: Sequence[StepLog] = (),
     completed: bool = False,
+    lost: Mapping[str, str] | None = None,
 ) -> list[Check]:
-    given = {"layout": "combined", "accelerator": "cuda", "completed": completed}
+    given = {"layout": "combined", "accelerator": "cuda", "completed": completed, "errors": lost or {}}
     return [*cross_checks(settings, ARTIFACTS.model_copy(update=given), Summaries(ranks, tuple(errors)), logs)]
 
 
@@ -114,14 +120,13 @@ def test_ranks_that_torchrun_started_train_together(
 
 @pytest.mark.parametrize(("launcher", "where"), [("torchrun", " (on n2)"), ("none", "")])
 def test_a_missing_rank_is_of_no_host_where_the_workload_placed_it(tmp_path: Path, launcher: str, where: str) -> None:
-    [(state, reason)] = told(cluster_of(tmp_path, launcher=launcher), gpu_rank(0, 2, communicates=True))
+    ranks = [gpu_rank(0, 2, communicates=True)]
+    [(state, reason)] = told(cluster_of(tmp_path, launcher=launcher), *ranks, completed=True)
 
     assert (state, reason) == ("failed", f"no trace of rank 1{where}; metrics are those of the others")
-    errors = {"n1" if launcher == "none" else "n2": "it is down"}
-    lost = ARTIFACTS.model_copy(update={"layout": "combined", "accelerator": "cuda", "errors": errors})
-    ranks = Summaries((gpu_rank(0, 2, communicates=True),), ())
-    (check,) = cross_checks(cluster_of(tmp_path, launcher=launcher), lost, ranks, ())
-    assert check.state == "warned"
+    lost = {"n1" if launcher == "none" else "n2": "it is down"}
+    [(state, _)] = told(cluster_of(tmp_path, launcher=launcher), *ranks, completed=True, lost=lost)
+    assert state == "warned"
 
 
 def test_ranks_that_the_workload_starts_itself(tmp_path: Path) -> None:
@@ -141,7 +146,7 @@ def test_a_world_that_is_too_large_is_counted_and_not_listed(tmp_path: Path, wor
     settings = cluster_of(tmp_path)
     ranks = [gpu_rank(rank, world_size, communicates=True) for rank in (0, 2)]
 
-    [(state, reason)] = told(settings, *ranks)
+    [(state, reason)] = told(settings, *ranks, completed=True)
 
     assert state == "failed"
     assert reason == (
