@@ -80,6 +80,20 @@ def advised(steps: Iterable[tuple[str | None, str]]) -> str:
     return _name(first).sub(lambda _: spelt(list(dict.fromkeys([first, *hosts]))), step)
 
 
+def likewise(steps: Iterable[tuple[str, str]]) -> list[str]:
+    """Give what to do on hosts, each thing once, as ``try `ssh gpu1` (likewise for gpu[2-9])``."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for host, step in steps:
+        groups.setdefault(_without_name(host, step), []).append((host, step))
+    return [_for_all(alike) for alike in groups.values()]
+
+
+def _for_all(alike: list[tuple[str, str]]) -> str:
+    (first, step), *others = alike
+    hosts = list(dict.fromkeys(host for host, _ in others if host != first))
+    return f"{step} (likewise for {spelt(hosts)})" if hosts and _name(first).search(step) else step
+
+
 def _of_file(host: str) -> re.Pattern[str]:
     return re.compile(rf"[/._-]{re.escape(host)}(?![A-Za-z0-9])|(?<![A-Za-z0-9]){re.escape(host)}(?:[/_:'-]|\.\w)")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from pytest_aorta.checks import worst_first
 from pytest_aorta.config.cluster import OF_OTHER_TOOLS
-from pytest_aorta.hostlist import advised, drain_command
+from pytest_aorta.hostlist import advised, drain_command, likewise
 from pytest_aorta.metric import Metric
 from pytest_aorta.reporting import json_report
 from pytest_aorta.reporting.hints import Hint, find
@@ -167,14 +167,14 @@ def _remedy(stage: StageRecord) -> str:
     """
     if stage.failure != "unmeasured":
         return ""
-    of_hosts = [check.reason for check in stage.checks if check.failed and check.host]
-    steps = _steps_in(of_hosts) or _steps_in([stage.reason])
+    of_hosts = [(check.host, check.reason) for check in stage.checks if check.failed and check.host]
+    steps = likewise(_steps_in(of_hosts)) or [step for _, step in _steps_in([("", stage.reason)])]
     more = len(steps) - MAX_STEPS
     return "; ".join([*steps[:MAX_STEPS], *([f"and so on, {more} more in the report"] if more > 0 else [])])
 
 
-def _steps_in(sentences: list[str]) -> list[str]:
-    return list(dict.fromkeys(found["step"] for each in sentences if (found := INSTRUCTION.search(each))))
+def _steps_in(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(host, found["step"]) for host, said in sentences if (found := INSTRUCTION.search(said))]
 
 
 def hint_for(stage: StageRecord | None, folder: RunFolder) -> Hint | None:

@@ -71,8 +71,18 @@ def test_what_a_sentence_says_to_do_about_its_host_comes_before_what_a_hint_says
         "test_launch_container", "could not measure: " + "; ".join(check.reason for check in refused), *refused
     )
     told["test_launch_container"] = told["test_launch_container"].model_copy(update={"failure": "unmeasured"})
-    steps = [f"add it by `ssh-keyscan n{number}` when it is right" for number in (1, 2, 3)]
-    assert next_step(told, FOLDER) == "; ".join([*steps, "and so on, 2 more in the report"])
+    assert next_step(told, FOLDER) == "add it by `ssh-keyscan n1` when it is right (likewise for n[2-5])"
+
+
+def test_of_many_steps_the_first_are_told() -> None:
+    lacking = tuple(
+        Check(label=f"[container] (host=n{number})", state="failed", host=f"n{number}", fault="rig", subtest=False,
+              reason=f"n{number}: no device; install {device}")
+        for number, device in enumerate("abcde")
+    )  # fmt: skip
+    told = failed("test_launch_container", "could not measure: no devices", *lacking)
+    told["test_launch_container"] = told["test_launch_container"].model_copy(update={"failure": "unmeasured"})
+    assert next_step(told, FOLDER) == "install a; install b; install c; and so on, 2 more in the report"
 
 
 def test_what_a_sentence_about_all_hosts_says_to_do_counts_where_those_of_the_hosts_say_nothing() -> None:
