@@ -49,11 +49,20 @@ def _host(value: str) -> str:
 def _is_host(value: str) -> bool:
     plain = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     if ":" not in plain:
-        return plain == value and len(value) <= _MOST_HOST_CHARS and bool(_NAME.fullmatch(value)) and _has_labels(value)
+        is_name = plain == value and bool(_NAME.fullmatch(value)) and _has_labels(value)
+        return is_name and len(value) <= _MOST_HOST_CHARS and (not _SHORT_IPV4.fullmatch(value) or _is_ipv4(value))
     try:
         return ipaddress.IPv6Address(plain).scope_id is None
     except ValueError:
         return False
+
+
+def _is_ipv4(value: str) -> bool:
+    try:
+        socket.inet_aton(value)
+    except OSError:
+        return False
+    return True
 
 
 def _has_labels(name: str) -> bool:

@@ -183,7 +183,7 @@ class RunConfig(Section):
     )
     skip_rccl_build: bool | None = Field(default=None, description="Absent: true unless accelerator is rocm.")
     training_overrides: dict[OverrideKey, Any] = Field(
-        default={}, description="Dotted overrides for the workload's YAML."
+        default={}, description="Dotted overrides for the workload's YAML, such as training.max_steps."
     )
     workload: Workload | None = Field(default=None, description="Any workload in place of the trainer.")
     multi_node: MultiNode = Field(default=MultiNode(), description="How the ranks are launched.")

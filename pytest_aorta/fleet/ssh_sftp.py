@@ -12,6 +12,7 @@ import paramiko
 from paramiko.sftp import CMD_DATA, CMD_READ, CMD_STATUS, CMD_WRITE, SFTPError, int64
 
 from pytest_aorta.fleet.ssh_link import Link
+from pytest_aorta.fleet.ssh_refusals import LinkBroken
 
 BLOCK_BYTES = 32768  # every server takes as much in one request
 WINDOW = 64
@@ -89,14 +90,13 @@ class _Early:
 
 @contextlib.contextmanager
 def open_sftp(link: Link) -> Iterator[tuple[Sftp, paramiko.Channel]]:
-    """Open an SFTP session; where the shell's start-up files print into it, start the server past them.
+    """Open an SFTP session; where sshd refuses one, or start-up files print into it, start the server past them.
 
     Raises:
         OSError: the host has no SFTP server.
     """
     with link.session() as channel:
-        link.subsystem(channel, "sftp")
-        sftp = _greeted(channel)
+        sftp = _of_sshd(link, channel)
         if sftp is not None:
             yield sftp, channel
             return
@@ -112,10 +112,22 @@ def open_sftp(link: Link) -> Iterator[tuple[Sftp, paramiko.Channel]]:
         if sftp is None:
             seen = bytes(noise[:60])
             raise OSError(
-                f"{link.place} answers no SFTP: seen {seen!r}, expected an SFTP server; is `Subsystem sftp` "
-                "set in its sshd_config, and do the shell's start-up files print something?"
+                f"{link.place} answers no SFTP: seen {seen!r}, expected an SFTP server, by which files are copied; is "
+                "`Subsystem sftp internal-sftp` set in its sshd_config, and do the shell's start-up files print "
+                "something?"
             )
         yield sftp, channel
+
+
+def _of_sshd(link: Link, channel: paramiko.Channel) -> Sftp | None:
+    """Give the session that sshd itself offers; None where it has no such subsystem or that says other things."""
+    try:
+        link.subsystem(channel, "sftp")
+    except LinkBroken:
+        if link.is_lost():
+            raise
+        return None
+    return _greeted(channel)
 
 
 def _greeted(channel: paramiko.Channel) -> Sftp | None:

@@ -101,7 +101,7 @@ def _testcase(classname: str, name: str, check: Check) -> ET.Element:
         failure.text = one_line(check.line())
         if check.next_step:
             failure.text += f"\nnext: {one_line(check.next_step)}"
-        hint = find(check.reason, (check.label,))
+        hint = find(check.reason, () if check.unmeasured else (check.label,))
         if hint is not None:
             failure.text += f"\nhint: {hint.line()}"
     elif check.state == "not_judged":

@@ -15,6 +15,7 @@ from pytest_aorta.stages.command import override_tokens
 
 REFUSED = 2
 CHECK_SECONDS = 20.0
+NO_KNOB = 'is no knob, expected SECTION.KNOB in one word, such as "training.max_steps": 20'
 
 
 def not_in_bundle(config: RunConfig) -> Iterator[PathFault]:
@@ -38,6 +39,10 @@ def refused_by_bundle(config: RunConfig) -> Iterator[PathFault]:
     if config.workload is not None or config.aorta_path is not None or not overrides:
         return
     if not is_file(tree / config.base_config):
+        return
+    if nested := [name for name in overrides if "." not in name]:
+        for name in nested:
+            yield PathFault(("training_overrides", name), NO_KNOB)
         return
     asked = [str(tree / "train.py"), "--check", "--config", str(tree / config.base_config), "--override"]
     given = [*override_tokens(overrides), *config.multi_node.extra_train_args]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 # torchrun marks the lines of a rank ("[default1]:"); torch adds the rank once more to uncaught errors ("[rank1]: ").
 RANK_MARK = re.compile(r"^\[[A-Za-z_]*(\d{1,4})\]:\s?")
 _TORCH_MARK = re.compile(r"^\[rank\d+\]:\s")
-_EARLY_NOTICE = re.compile(r"^[EW]\d{4} [\d:.]+ .*\] failed \(exitcode: -?\d+\) local_rank: \d+")
+_EARLY_NOTICE = re.compile(r"^[EW]\d{4} [\d:.]+ .*\] failed \(exitcode: -?\d+\) local_rank: (\d{1,9})")
 _RANK = re.compile(r"^\s+rank\s+: (\d{1,9}) \(local_rank: (\d{1,9})\)")
 _EXIT = re.compile(r"^\s+exitcode\s+: (-?\d{1,9})(?!\d)")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^\S+: (?:error: |can't open file)")
@@ -24,6 +24,8 @@ _ABORT = re.compile(
     r"terminate called |\s+what\(\): |Fatal Python error: |\*\*\* .* \*\*\*|.*\bAssertion .* failed"
     r"|(?:malloc|free|realloc|munmap_chunk)\(\): |double free or corruption|corrupted "
 )
+# The trainer's, of a rank that got a signal, and of one that stopped with it.
+_STOPPED = re.compile(r"\b(?:stopped by|ended because rank \d+ got) SIG[A-Z]+,? after step \d+\b")
 _TRAINERS_WORD = re.compile(r"^train\.py: ")  # what it refuses, or why it failed
 _PEER_LOST = re.compile(
     r"connection (?:reset|closed) by peer|remote (?:worker|process) (?:hanging|crashing|exited)|broken pipe"
@@ -31,12 +33,13 @@ _PEER_LOST = re.compile(
     r"|timed out (?:waiting|after \d+ seconds waiting)|read timeout|wait timeout after|collective operation timeout"
     r"|watchdog caught|communicator was aborted|unhandled system error|failed to recv, got 0 bytes"
     r"|failed to pass monitoredBarrier|errors while waiting for send/recv|client socket has failed to connect"
-    r"|connection abort|no route to host|ended because rank \d+ failed",
+    r"|connection abort|no route to host|ended because rank \d+ ",
     re.IGNORECASE,
 )
 _HANDLED = re.compile(r"\b(?:WARNING|WARN|INFO|DEBUG)\b|^\[?[WI]\d{4} ")
-# What a rank ends with when an uncaught error or a library's watchdog ends it; anything else is of its own making.
-_FOLLOWERS_CODES = frozenset({1, -6})
+# What a rank ends with when an uncaught error, a library's watchdog or what the trainer's ranks agreed on ends it;
+# anything else is of its own making.
+_FOLLOWERS_CODES = frozenset({1, -6, 143})
 _ENDED_BY_TORCHRUN = frozenset({-15, 143})
 _MAX_WORDS_CHARS = 300
 REFUSED = 2
@@ -67,7 +70,7 @@ class RankFailure:
 class Failures:
     """What the lines of one host's log say about its failed ranks."""
 
-    was_noticed: bool = False
+    noticed: int | None = None
     words: dict[int, str] = field(default_factory=dict)
     last_lines: dict[int, str] = field(default_factory=dict)
     aborts: dict[int, str] = field(default_factory=dict)
@@ -85,6 +88,8 @@ class Failures:
             if trainer := _TRAINERS_WORD.match(text):
                 self.refusal = self.refusal or text.strip()[:_MAX_WORDS_CHARS]
                 self.words[local_rank] = text[trainer.end() :].strip()[:_MAX_WORDS_CHARS]
+            elif stopped := _STOPPED.search(text):
+                self.words[local_rank] = stopped[0]
             elif _ERROR.match(text) or (_PEER_LOST.search(text) and not _HANDLED.search(text)):
                 self.words[local_rank] = text.strip()[:_MAX_WORDS_CHARS]
             elif text.strip():
@@ -92,8 +97,8 @@ class Failures:
                 if _ABORT.match(text):
                     said = " ".join(filter(None, (self.aborts.get(local_rank), text.strip())))
                     self.aborts[local_rank] = said[:_MAX_WORDS_CHARS]
-        elif _EARLY_NOTICE.search(line):
-            self.was_noticed = True
+        elif notice := _EARLY_NOTICE.search(line):
+            self.noticed = int(notice[1])
         elif found := _RANK.match(line):
             self._open = int(found[1]), int(found[2])
         elif (found := _EXIT.match(line)) and self._open is not None:
@@ -105,7 +110,8 @@ class Failures:
     def cause(self, code: int | None) -> Cause:
         """Say who failed first on a host whose command ended with `code`."""
         failed = sorted(self.ranks.values(), key=lambda failure: failure.rank)
-        if self.refusal and failed and all(f.code in {REFUSED, *_ENDED_BY_TORCHRUN} for f in failed):
+        codes = {failure.code for failure in failed}
+        if self.refusal and codes and codes <= {REFUSED, *_ENDED_BY_TORCHRUN}:
             return Cause(f"the trainer refuses its configuration: {self.refusal}", is_own=True, is_refusal=True)
         for failure in failed:
             failure.last_words = self.words.get(failure.local_rank) or self._last_line(failure)
@@ -114,13 +120,21 @@ class Failures:
             said = f"the workload {ended(code)}" + (f": {words}" if words else "")
             return Cause(said, is_own=not _PEER_LOST.search(words))
         ended_by_torchrun = [f for f in failed if f.code in _ENDED_BY_TORCHRUN]
-        by_themselves = [f for f in failed if f not in ended_by_torchrun] or failed
+        by_themselves = [f for f in failed if f not in ended_by_torchrun] or self._signalled(failed)
         causes = [failure for failure in by_themselves if failure.is_own]
         if not causes:
             return Cause(_lost_peers(by_themselves, ended_by_torchrun), is_own=False)
         followers = len(failed) - len(causes)
         after = f" ({_more(followers, 'rank')} ended after it)" if followers else ""
         return Cause("; ".join(str(failure) for failure in _distinct(causes)) + after, is_own=True)
+
+    def _signalled(self, failed: list[RankFailure]) -> list[RankFailure]:
+        """Tell whom a signal ended before torchrun ended the others by the same one.
+
+        Those that say so themselves, else the one whose end torchrun noticed before it ended any.
+        """
+        stopped = [failure for failure in failed if failure.is_own and _STOPPED.search(failure.last_words)]
+        return stopped or [failure for failure in failed if failure.local_rank == self.noticed] or failed
 
     def _last_line(self, failure: RankFailure) -> str:
         """Give the last thing a rank said; one that was killed had no last words about it.

@@ -54,7 +54,7 @@ def _require_reachable(run: RunContext, port: int) -> None:
                 host,
                 f"cannot reach the rendezvous at {address}:{port} on {run.head.name} ({answer['why']}); set "
                 f"multi_node.master_addr, or vpc_ip of {run.head.name}, to an address that the other hosts reach, and "
-                "let the firewall pass",
+                "let the firewall pass it (multi_node.master_port fixes the port)",
             )
         else:
             log.info("%s reaches %s:%d (%s)", host, address, port, answer["peer"])

@@ -101,7 +101,7 @@ class Watch:
     @property
     def noticed(self) -> list[str]:
         """Hosts where torchrun has said that a rank failed, if that is final."""
-        return [host for host, seen in self.failures.items() if seen.was_noticed] if self.heeds_notices else []
+        return [host for host, seen in self.failures.items() if seen.noticed is not None] if self.heeds_notices else []
 
     @property
     def stall_limit_s(self) -> float:

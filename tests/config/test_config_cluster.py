@@ -121,7 +121,10 @@ def test_several_local_nodes_are_warned_about(site: Site) -> None:
             ({"node_dict": {name: {}}}, f"cluster.node_dict.{name}")
             for name in ("a b", "u@n0", "n0:22", "fe80::x", "$(id)", "n0..example", ".n0", ".", "n" * 64)
         ),
-        *(({"node_dict": {"n0": {"vpc_ip": text}}}, "cluster.node_dict.n0.vpc_ip") for text in ("", "10.0.0.1:22")),
+        *(
+            ({"node_dict": {"n0": {"vpc_ip": text}}}, "cluster.node_dict.n0.vpc_ip")
+            for text in ("", "10.0.0.1:22", "10.0.0.999")
+        ),
         *(({"username": name}, "cluster.username") for name in ("-oX", "a b", "a\nb", "$(id)", "a\x1b[31m")),
         ({"host_key_policy": "accept"}, "cluster.host_key_policy"),
     ],

@@ -125,6 +125,20 @@ def set_in_sshd(host: Host, line: str) -> Fault:
     return Fault(host, undo)
 
 
+def offer_no_sftp(host: Host) -> Fault:
+    """Sshd has no subsystem for files."""
+    config = host.path("/etc/ssh/sshd_config")
+    text = config.read_text("utf-8")
+    with stop_sshd(host):
+        config.write_text("".join(line for line in text.splitlines(keepends=True) if "Subsystem" not in line), "utf-8")
+
+    def undo() -> None:
+        with stop_sshd(host):
+            config.write_text(text, "utf-8")
+
+    return Fault(host, undo)
+
+
 def skew_clock(host: Host, offset_s: int) -> Fault:
     """New SSH sessions and what they start see a wall clock that is off; daemons and static programs do not."""
     library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)

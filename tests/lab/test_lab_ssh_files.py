@@ -302,7 +302,17 @@ def test_two_sessions_are_enough(lab: Lab, host: Host, source: Path, tmp_path: P
 def test_without_an_sftp_server_a_sentence_says_what_to_look_at(lab: Lab, host: Host, source: Path) -> None:
     host.run(["mv", "/usr/lib/openssh/sftp-server", "/usr/lib/openssh/away"], check=True)
     try:
-        with pytest.raises(OSError, match=r"answers no SFTP: .*expected an SFTP server; is `Subsystem sftp` set"):
+        with pytest.raises(
+            OSError, match=r"answers no SFTP: .*expected an SFTP server, .*is `Subsystem sftp internal-"
+        ):
             transport(lab, "node1").put(source, "/tmp/there")
     finally:
         host.run(["mv", "/usr/lib/openssh/away", "/usr/lib/openssh/sftp-server"], check=True)
+
+
+def test_an_sshd_without_the_subsystem_is_enough(lab: Lab, host: Host, source: Path, tmp_path: Path) -> None:
+    with faults.offer_no_sftp(host):
+        there = transport(lab, "node1")
+        there.put(source, "/tmp/there")
+        there.get("/tmp/there", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == source.read_bytes()

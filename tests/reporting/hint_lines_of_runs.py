@@ -144,8 +144,11 @@ COLLECTIVES = (
     ),
     Lines(
         "gloo_interface",
-        ("RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:83] Unable to find address for: x",),
-        ("the backend is gloo", "GLOO_SOCKET_IFNAME=eth0"),
+        (
+            "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:83] Unable to find address for: x",
+            "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out connecting, remote=[127.0.0.1]:1$0",
+        ),
+        ("the backend is gloo", "GLOO_SOCKET_IFNAME=eth0", "Gloo connectFullMesh failed, remote=[10.0.0.1]:1"),
     ),
 )
 

@@ -52,6 +52,38 @@ def test_numbers_of_thousands_of_digits_are_none() -> None:
     assert cause(*lines) == "a: rank 0 exited 13"
 
 
+STOPPED = "[default{0}]:2026-12-01 01:50:17 rank {0} WARNING {1} after step 9"
+
+
+@pytest.mark.parametrize("code", [-15, 143])
+def test_of_ranks_that_all_end_by_sigterm_the_one_that_got_it_first_is_named(code: int) -> None:
+    ends = block(*((rank, code) for rank in range(4)))
+    notice = ends[0].replace("local_rank: 0", "local_rank: 3")
+    how = "was ended by SIGTERM" if code < 0 else "exited 143"
+
+    assert cause(notice, *ends[1:]) == f"a: rank 3 {how} (3 more ranks ended after it)"
+
+
+def test_a_rank_that_says_that_it_got_a_signal_is_named_whoever_left_first() -> None:
+    said = [STOPPED.format(rank, "ended because rank 2 got SIGTERM,") for rank in (0, 1, 3)]
+    lines = [*said, STOPPED.format(2, "stopped by SIGTERM"), *block(*((rank, 143) for rank in range(4)))]
+
+    assert cause(*lines) == "a: rank 2 exited 143: stopped by SIGTERM after step 9 (3 more ranks ended after it)"
+
+
+def test_of_two_hosts_the_one_whose_rank_got_the_signal_is_named() -> None:
+    followers, own = Failures(), Failures()
+    for line in (STOPPED.format(0, "ended because rank 1 got SIGTERM,"), *block((0, 143))):
+        followers.line(line)
+    for line in (STOPPED.format(0, "stopped by SIGTERM"), *block((1, 143))):
+        own.line(line.replace("rank     : 1 (local_rank: 1)", "rank     : 1 (local_rank: 0)"))
+
+    causes = first_causes({"a": followers, "b": own}, {"a": 1, "b": 1})
+
+    assert list(causes) == ["b"]
+    assert causes["b"].said.startswith("b: rank 1 exited 143")
+
+
 def test_rank_that_torchrun_ended_is_not_named() -> None:
     said = cause("[default3]:MemoryError: out of memory", *block((3, 1), (0, -15), (1, -15)))
 
@@ -122,7 +154,7 @@ def test_notice_comes_before_the_end() -> None:
     failures = Failures()
     failures.line(block((0, 1))[0])
 
-    assert failures.was_noticed
+    assert failures.noticed == 0
 
 
 @pytest.mark.parametrize(
@@ -136,7 +168,7 @@ def test_text_that_only_looks_like_a_notice_is_none(line: str) -> None:
     failures = Failures()
     failures.line(line)
 
-    assert not failures.was_noticed
+    assert failures.noticed is None
 
 
 def test_host_whose_ranks_only_lost_their_peers_is_not_named() -> None:

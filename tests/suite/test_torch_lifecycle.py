@@ -94,6 +94,14 @@ def test_wrong_overrides_are_refused_before_anything_starts(rig: Any) -> None:
     assert not (rig.path / "aorta_results").exists()
 
 
+def test_an_override_is_named_in_one_word(rig: Any) -> None:
+    rig.configure(workload=None, training_overrides={"training": {"max_steps": 20}})
+
+    output = rig.run(code=4)
+
+    assert 'training_overrides.training: is no knob, expected SECTION.KNOB in one word, such as "training.' in output
+
+
 def test_overrides_are_checked_with_the_trainers_other_arguments(rig: Any) -> None:
     short = {"training.max_steps": 3, "scheduler.total_steps": 3, "scheduler.warmup_steps": 1}
     sets = [f"--aorta-set=training_overrides.{name}={value}" for name, value in short.items()]

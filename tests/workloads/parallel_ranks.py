@@ -314,7 +314,7 @@ def measure_overflow(job: Job) -> dict[str, Any]:
 def measure_agreement(job: Job) -> dict[str, Any]:
     agreement = Agreement(job, timedelta(seconds=60))
     first = agreement.answer()
-    seen = {"first": [first.signal, first.failed_rank]}
+    seen = {"first": [first.signal, first.signalled_rank, first.failed_rank]}
     for name, signal_number, failed in (
         ("quiet", 0, False),
         ("signalled", 15 if job.rank == 1 else 0, False),
@@ -323,7 +323,7 @@ def measure_agreement(job: Job) -> dict[str, Any]:
     ):
         agreement.tell(signal_number, failed=failed)
         agreed = agreement.answer()
-        seen[name] = [agreed.signal, agreed.failed_rank]
+        seen[name] = [agreed.signal, agreed.signalled_rank, agreed.failed_rank]
     return seen
 
 

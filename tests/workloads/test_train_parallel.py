@@ -200,14 +200,14 @@ def test_overflow_on_one_rank_skips_the_step_on_all(ranks: list[dict[str, Any]],
         assert rank["overflow"][mode]["scale"] == 2.0**15
 
 
-def test_all_ranks_learn_of_a_stop_and_of_the_lowest_failure(ranks: list[dict[str, Any]]) -> None:
+def test_all_ranks_learn_of_a_stop_and_whose_it_is_and_of_the_lowest_failure(ranks: list[dict[str, Any]]) -> None:
     for rank in ranks:
         assert rank["agreement"] == {
-            "first": [0, None],
-            "quiet": [0, None],
-            "signalled": [15, None],
-            "failed": [0, 1],
-            "both": [0, 0],
+            "first": [0, None, None],
+            "quiet": [0, None, None],
+            "signalled": [15, 1, None],
+            "failed": [0, None, 1],
+            "both": [0, None, 0],
         }
 
 

@@ -114,7 +114,8 @@ def test_sigterm_to_one_rank_ends_all_after_the_same_step(
     assert ends[0]["steps"] == ends[1]["steps"] >= 3
     report = (tmp_path / "stderr").read_text()
     assert "exitcode  : 143" in report
-    assert "stopped by SIGTERM after step" in report
+    assert report.count("stopped by SIGTERM after step") == 1
+    assert report.count("ended because rank 1 got SIGTERM, after step") == 1
 
 
 def test_sigterm_finishes_the_step_and_exits_143(

@@ -101,6 +101,7 @@ class Ending:
 
     num_steps: int = 0
     signal: int = 0
+    signalled_rank: int | None = None
 
 
 @dataclass
@@ -182,7 +183,8 @@ class Loop:
 
     def _heed(self, agreed: Agreed) -> None:
         """Do as the ranks agreed: go on, stop by a signal, or fail together."""
-        self.ending.signal = self.ending.signal or agreed.signal
+        if not self.ending.signal:
+            self.ending.signal, self.ending.signalled_rank = agreed.signal, agreed.signalled_rank
         if agreed.failed_rank is None:
             return
         if agreed.failed_rank == self.job.rank:

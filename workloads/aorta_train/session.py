@@ -104,7 +104,9 @@ def run(options: Options, job: Job, output_dir: Path, rocm_metrics: bool) -> int
     close_group()
     stop_signal = loop.ending.signal
     if stop_signal:
-        log.warning("stopped by %s after step %d", signal.Signals(stop_signal).name, loop.ending.num_steps)
+        name, whose = signal.Signals(stop_signal).name, loop.ending.signalled_rank
+        said = f"stopped by {name}" if whose == job.rank else f"ended because rank {whose} got {name},"
+        log.warning("%s after step %d", said, loop.ending.num_steps)
     exit_code = 128 + stop_signal if stop_signal else 0
     if BACKENDS[kind] == "gloo":
         leave_gloo(exit_code)

@@ -94,9 +94,10 @@ class StopSignals:
 
 @dataclass(frozen=True)
 class Agreed:
-    """What all ranks know after a step."""
+    """What all ranks know after a step; `signalled_rank` got the signal: this one, or else the lowest."""
 
     signal: int
+    signalled_rank: int | None
     failed_rank: int | None
 
 
@@ -111,18 +112,26 @@ class Agreement:
         self._job = job
         self._group = dist.new_group(backend="gloo", timeout=timeout)
         self._told: tuple[Tensor, Any] | None = None
+        self._has_signal = False
 
     def tell(self, signal_number: int, failed: bool) -> None:
         """Tell the others that this rank received a signal (0: none), or that it failed."""
-        mine = self._job.world_size - self._job.rank if failed else 0
-        flags = torch.tensor([signal_number, mine], dtype=torch.int32)
+        mine = self._job.world_size - self._job.rank  # the lowest rank has the highest
+        flags = torch.tensor([signal_number, mine if signal_number else 0, mine if failed else 0], dtype=torch.int32)
+        self._has_signal = signal_number != 0
         self._told = flags, dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
 
     def answer(self) -> Agreed:
-        """Give the highest signal that any rank told of, and the lowest rank that failed; nothing before `tell`."""
+        """Give the highest signal that any rank told of and whose it was, and the lowest rank that failed.
+
+        Nothing before `tell`.
+        """
         if self._told is None:
-            return Agreed(signal=0, failed_rank=None)
+            return Agreed(signal=0, signalled_rank=None, failed_rank=None)
         (flags, work), self._told = self._told, None
         work.wait()
-        number, failure = (int(flag) for flag in flags)
-        return Agreed(number, self._job.world_size - failure if failure else None)
+        number, signalled, failed = (int(flag) for flag in flags)
+        return Agreed(number, self._job.rank if self._has_signal else self._rank_of(signalled), self._rank_of(failed))
+
+    def _rank_of(self, flag: int) -> int | None:
+        return self._job.world_size - flag if flag else None

@@ -180,7 +180,8 @@ COLLECTIVES = (
         r"cannot reach the rendezvous|RendezvousConnectionError|the client socket has (?:failed|timed out)"
         r".{0,60}connect|failed to connect to .{0,60}:\d+.{0,40}rendezvous",
         "the other hosts cannot reach the head's rendezvous: wrong address, firewall, or a name that means loopback",
-        "set vpc_ip of the head or multi_node.master_addr to an address that the others reach, and open the port range",
+        "set vpc_ip of the head or multi_node.master_addr to an address that the others reach; for a firewall "
+        "multi_node.master_port fixes the port",
         _ELASTIC,
     ),
     says(
@@ -196,10 +197,11 @@ COLLECTIVES = (
         "gloo_interface",
         "fatal",
         r"gloo.{0,160}(?:unable to resolve|unable to find address|cannot assign requested)"
-        r"|GLOO_SOCKET_IFNAME(?! ?[=:'])",
+        r"|gloo connectFullMesh failed.{0,300}remote=\[(?:127\.|::1\])|GLOO_SOCKET_IFNAME(?! ?[=:'])",
         "gloo finds no network address: no interface is called as GLOO_SOCKET_IFNAME says, or its own name stands "
         "for loopback or nothing",
-        "compare GLOO_SOCKET_IFNAME with `ip -br addr` on each host; without it, add the host's name to /etc/hosts",
+        "set multi_node.extra_env.GLOO_SOCKET_IFNAME to an interface that `ip -br addr` shows on every host, or add "
+        "each host's own name with its address to /etc/hosts there",
         _TORCH,
     ),
 )

@@ -57,7 +57,8 @@ ENDINGS = (
         "fatal",
         _by(SIGKILL),
         "the process was killed from outside: most often by the OOM killer, else by a limit or a person",
-        "look for the OOM killer in the kernel log of that host, and at the memory limit of container or job",
+        "the OOM killer leaves a line in the kernel log of that host; where there is none, look at the memory limit of "
+        "container or job, and who else ends processes there",
         _SIGNALS,
     ),
     _ended(
