@@ -9,7 +9,7 @@ from typing import Any
 
 import fabric
 import paramiko
-from paramiko.agent import AgentKey, AgentSSH
+from paramiko.agent import SSH2_AGENT_IDENTITIES_ANSWER, AgentKey, AgentSSH, cSSH2_AGENTC_REQUEST_IDENTITIES
 
 from pytest_aorta.fleet.ssh_paths import expanded, in_home
 
@@ -27,9 +27,12 @@ def agent_socket(connection: fabric.Connection) -> str:
 class Agent(paramiko.Agent):  # type: ignore[misc]
     """The agent at a socket, if one is named; one that does not answer holds no keys. `fault` says what failed."""
 
+    _conn: Any
+
     def __init__(self, path: str, timeout_s: float) -> None:
         AgentSSH.__init__(self)
         self.fault = ""
+        self._blobs: list[bytes] = []
         if not path:
             return
         connection = socket.socket(socket.AF_UNIX)
@@ -44,9 +47,21 @@ class Agent(paramiko.Agent):  # type: ignore[misc]
         else:
             connection.settimeout(None)  # somebody may have to touch a key
 
+    def _connect(self, conn: socket.socket) -> None:
+        """List what it holds; a comment may be in any encoding, which paramiko's own reading does not survive."""
+        self._conn = conn
+        kind, answer = self._send_message(cSSH2_AGENTC_REQUEST_IDENTITIES)
+        if kind != SSH2_AGENT_IDENTITIES_ANSWER:
+            raise paramiko.SSHException("could not get its keys")
+        for _ in range(answer.get_int()):
+            if not (blob := answer.get_binary()):
+                break
+            answer.get_binary()  # the comment
+            self._blobs.append(blob)
+
     def held(self) -> dict[bytes, HeldKey]:
         """Give its keys and certificates, by what is offered of them."""
-        return {key.blob: HeldKey(self, key.blob) for key in self.get_keys()}
+        return {blob: HeldKey(self, blob) for blob in self._blobs}
 
 
 class HeldKey(AgentKey):  # type: ignore[misc]

@@ -63,6 +63,8 @@ def identities(
         OSError: it is the one of the cluster file, and of no use.
     """
     path = str(in_home(name))
+    if not Path(path).is_file() and Path(path).exists():
+        return  # a folder; or a pipe or a device, which would be waited for
     flaw = _flaw(path, passphrase, is_given=is_given)
     public = _public_half(path, passphrase)
     if public or flaw != "absent":

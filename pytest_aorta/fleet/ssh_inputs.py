@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,6 +62,8 @@ def _why_no_list(path: Path, is_needed: bool) -> str:
 def _beginning(path: Path) -> tuple[str, bytes]:
     """Give why a file cannot be read, or nothing and its first bytes."""
     try:
+        if not (path.is_file() or path.is_dir() or path == Path(os.devnull)) and path.exists():
+            return "no regular file", b""  # reading a pipe would wait, and a device may have no end
         with path.open("rb") as file:
             return "", file.read(16)
     except FileNotFoundError:

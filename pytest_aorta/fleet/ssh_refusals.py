@@ -62,7 +62,7 @@ def _reason(error: BaseException, hop: Hop) -> str:
 
 
 def _no_way(error: BaseException, hop: Hop) -> str:
-    if isinstance(error, (socket.gaierror, UnicodeError)):
+    if isinstance(error, (socket.gaierror, UnicodeError)) and not isinstance(error, UnicodeDecodeError):
         return _unresolved(error, hop)
     if isinstance(error, TimeoutError) or "No existing session" in str(error):
         return _silent(hop)

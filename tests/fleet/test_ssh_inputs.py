@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -31,13 +32,16 @@ def test_good_files(tmp_path: Path) -> None:
     assert told() == {}
 
 
-@pytest.mark.parametrize("what", ["absent", "a folder", "a public key", "junk", "open to others"])
+@pytest.mark.parametrize("what", ["absent", "a folder", "a pipe", "a public key", "junk", "open to others"])
 def test_a_key_that_opens_nothing(tmp_path: Path, what: str) -> None:
     path = make_key(tmp_path / "key")
     if what == "absent":
         path.unlink()
     elif what == "a folder":
         path = tmp_path
+    elif what == "a pipe":
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
     elif what == "a public key":
         path = tmp_path / "key.pub"
     elif what == "junk":
@@ -47,6 +51,7 @@ def test_a_key_that_opens_nothing(tmp_path: Path, what: str) -> None:
     expected = {
         "absent": f"seen {path}, no such file, expected a private key; ",
         "a folder": f"seen {path}, a folder, expected a private key; ",
+        "a pipe": f"seen {path}, no regular file, expected a private key; ",
         "a public key": f"seen {path}, a public key, expected the private one; name {tmp_path}/key",
         "junk": f"seen {path}, which holds no private key of a known kind, expected ",
         "open to others": f"seen {path} with mode 0640, open to others, which ssh refuses; do `chmod 600 {path}`",

@@ -207,6 +207,16 @@ def test_keys_are_offered_in_the_order_of_ssh(
     assert {path for path, _ in expected} >= {f"{folder}/{name}" for name in "bcd"}
 
 
+def test_a_comment_in_another_encoding_hides_no_key(
+    lab: Lab, host: Host, home: Path, agent: Callable[[Path, str], None]
+) -> None:
+    key = Path(shutil.copy(lab.key, home / "key"))
+    subprocess.run(["ssh-keygen", "-q", "-c", "-C", b"Jos\xe9@laptop", "-f", str(key)], check=True)
+    agent(key, "")
+    (home / ".ssh" / "config").write_text(f"Host node1\n  HostName {host.address}\n")
+    assert client_address(lab, "node1", key_file=None) == lab.plan.controller
+
+
 def test_an_agent_that_does_not_answer_is_named(
     lab: Lab, host: Host, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
