@@ -182,11 +182,11 @@ def _expanded(keyword: str, connection: fabric.Connection, names: list[str]) -> 
 def _known_hosts(connection: fabric.Connection, access: Access, *, is_direct: bool) -> KnownHosts:
     config = connection.ssh_config
     files = [in_home(access.known_hosts)] if access.known_hosts else known_hosts_files(connection)
-    name = config.get("hostkeyalias") or lookup_name(connection.host, connection.port)
+    key_alias = config.get("hostkeyalias")
     return KnownHosts(
         files,
         access.policy,
-        name,
-        alias="" if is_direct else connection.original_host,
+        key_alias or lookup_name(connection.host, connection.port),
+        alias="" if is_direct and not key_alias else connection.original_host,
         hashed=config.get("hashknownhosts", "no").lower() == "yes",
     )

@@ -89,7 +89,7 @@ class Closing:
     def _paths(self, run: RunContext) -> Iterator[tuple[str, str]]:
         """Give (label, path) of what the summary names: what needs somebody first, the bundle last."""
         if uncleaned := run.record.document.uncleaned:
-            again = f"run `aorta clean {run.folder.run_id}` when it answers again"
+            again = f"run `aorta clean {run.folder.run_id}` when that is mended"
             yield "not cleaned up", f"{', '.join(uncleaned)}; {again}"
         if self._evidence:
             where = self._evidence[0] if len(self._evidence) == 1 else self._evidence[0].parent

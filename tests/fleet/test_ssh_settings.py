@@ -14,6 +14,7 @@ import pytest
 from pytest_aorta.errors import FleetError
 from pytest_aorta.fleet.fleet import Fleet
 from pytest_aorta.fleet.ssh import SshTransport
+from pytest_aorta.fleet.ssh_keys import HostKeyRefused
 from pytest_aorta.fleet.ssh_refusals import refusal
 from pytest_aorta.fleet.ssh_settings import Access, way_to
 from tests.fleet.ssh_home import configure, home, key, keys, make_key, places
@@ -213,6 +214,13 @@ def test_known_hosts_files_are_named_with_tokens_and_blanks(home: Path) -> None:
     assert files("n2") == ["/my hosts/alias", *everybody_s]
     assert files("n3") == everybody_s
     assert files("n6") == [f"{home}/.ssh/known_hosts", f"{home}/.ssh/known_hosts2", *everybody_s]
+
+
+def test_the_key_of_a_host_with_another_name_for_it_is_added_by_ssh(home: Path) -> None:
+    configure(home, "Host n2\n  HostKeyAlias other\n")
+    [hop] = way_to("n2", Access("me"), 7)
+    with pytest.raises(HostKeyRefused, match=f"add it by `ssh -o UserKnownHostsFile={home}/.ssh/known_hosts n2 true`"):
+        hop.known.missing_host_key(None, "n2", paramiko.ECDSAKey.generate())
 
 
 @pytest.mark.parametrize(

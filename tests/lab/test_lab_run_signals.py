@@ -133,7 +133,7 @@ def test_sigterm_with_a_dead_daemon(cluster: Cluster) -> None:
     assert cluster.record()["uncleaned"] == ["node2"]
     undone = "could not be undone: docker: containers removed: could not remove the container"
     assert re.search(rf"\nnote: {undone}: node2: container \w+: Cannot connect to the Docker", ending.output)
-    assert f"node2; run `aorta clean {cluster.folder.name}` when it answers again" in ending.output
+    assert f"node2; run `aorta clean {cluster.folder.name}` when that is mended" in ending.output
     cluster.aorta("clean", code=0)
     cluster.assert_nothing_left()
 

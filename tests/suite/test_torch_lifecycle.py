@@ -102,6 +102,14 @@ def test_an_override_is_named_in_one_word(rig: Any) -> None:
     assert 'training_overrides.training: is no knob, expected SECTION.KNOB in one word, such as "training.' in output
 
 
+def test_an_override_that_no_program_takes_is_refused(rig: Any) -> None:
+    rig.configure(
+        workload=None, base_config="config/tiny_cpu.yaml", training_overrides={"optimizer.name": "x" * 200_000}
+    )
+
+    assert "training_overrides: a value is longer than a program takes as one argument" in rig.run(code=4)
+
+
 def test_overrides_are_checked_with_the_trainers_other_arguments(rig: Any) -> None:
     short = {"training.max_steps": 3, "scheduler.total_steps": 3, "scheduler.warmup_steps": 1}
     sets = [f"--aorta-set=training_overrides.{name}={value}" for name, value in short.items()]
@@ -113,16 +121,23 @@ def test_overrides_are_checked_with_the_trainers_other_arguments(rig: Any) -> No
     rig.pytest(LOCAL, *sets, "-k", "test_launch_container", code=0)
 
 
-def test_what_the_trainer_refuses_on_the_hosts_is_told_in_its_own_sentence(rig: Any) -> None:
-    extra = ["--override", *(f"{name}={value}" for name, value in WRONG.items())]
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["--override", "training.max_step=5"], "training.max_step: unknown knob; did you mean max_steps?"),
+        (["--override", "training.max_steps=zz"], "training.max_steps: is 'zz', expected an integer"),
+        (["--config", "/absent.yaml"], "/absent.yaml: cannot be read"),
+        (["--foo"], "unrecognized arguments: --foo"),
+        (["--check"], "--check trains nothing; leave it out"),
+    ],
+)
+def test_what_the_trainers_other_arguments_hold_wrong_is_told_of_them(rig: Any, extra: list[str], said: str) -> None:
+    given = f"--aorta-set=multi_node.extra_train_args={json.dumps(extra)}"
 
-    rig.pytest(LOCAL, f"--aorta-set=multi_node.extra_train_args={json.dumps(extra)}", code=1)
-
-    reason = rig.reason("test_run_benchmark")
-    assert reason.startswith("could not measure: ")
-    assert "the trainer refuses its configuration: train.py: --override training.max_step: unknown knob" in reason
-    assert "did you mean max_steps" in reason
-    assert json.loads((rig.folder / "verdict.json").read_text("utf-8"))["fault"] == "config"
+    for more in ([], ["--aorta-set=training_overrides.training.max_steps=5"]):
+        assert re.search(
+            rf"multi_node\.extra_train_args .*: {re.escape(said)}", rig.pytest(LOCAL, given, *more, code=4)
+        )
 
 
 def test_configuration_for_gpus_where_there_is_none(rig: Any) -> None:
