@@ -1,4 +1,4 @@
-"""Rendezvous: where the ranks find each other, tried from every other host before the launch."""
+"""Rendezvous: where the ranks find each other, tried from every host before the launch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TAKEN = ("EADDRINUSE", "address already in use", "Address already in use")
 
 
 def choose_port(run: RunContext) -> int:
-    """Choose a port on the head, or take the configured one, and require that every other host reaches it there.
+    """Choose a port on the head, or take the configured one, and require that every host reaches it there.
 
     Without torchrun nothing is chosen: 0, or what is configured.
 
@@ -46,14 +46,14 @@ def was_taken(watch: Watch) -> bool:
 def _require_reachable(run: RunContext, port: int) -> None:
     address = rendezvous_address(run.settings)
     asked = Ask("reach", {"address": address, "port": port, "timeout_s": REACH_SECONDS}, timeout_s=REACH_SECONDS + 5)
-    answers = run.ask_inside({host.name: asked for host in run.group[1:]})
+    answers = run.ask_inside({host.name: asked for host in run.group})  # the head's own ranks go there, too
     problems: dict[str, HostError] = {}
     for host, answer in answers.items():
         if answer["why"]:
             problems[host] = CommandFailed(
                 host,
                 f"cannot reach the rendezvous at {address}:{port} on {run.head.name} ({answer['why']}); set "
-                f"multi_node.master_addr, or vpc_ip of {run.head.name}, to an address that the other hosts reach, and "
+                f"multi_node.master_addr, or vpc_ip of {run.head.name}, to an address that all hosts reach, and "
                 "let the firewall pass it (multi_node.master_port fixes the port)",
             )
         else:

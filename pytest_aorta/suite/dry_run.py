@@ -21,6 +21,8 @@ def dry_run(config: pytest.Config, found: Activation) -> int:
     secrets = settings.secrets()
     hosts = ", ".join(host.name for host in settings.cluster.hosts)
     print(f"{opened.suite_name}: {len(settings.cluster.hosts)} host(s): {hosts}; nothing is contacted")
+    for warning in settings.warnings:
+        print(f"warning: {scrub(warning, secrets)}")
     for stage in stages_of(settings.suite):
         print(f"\n{stage.test}")
         if stage.without and (rule := stage.without(settings)):

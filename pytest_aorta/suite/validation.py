@@ -78,6 +78,9 @@ class Validation:
         is_named = stored is not None or self._config.option.aorta_cluster or beside == self._found.config_file
         if settings.cluster.transport == "local" and not is_named and beside.is_file():
             lines.append(f"aorta: {CLUSTER_FILE} is not used; --aorta-cluster={CLUSTER_FILE} runs on its hosts")
+        limits = next((file.path for file in settings.inputs if file.kind == "thresholds"), None)
+        if limits and not settings.config.threshold_json and not self._config.option.aorta_thresholds:
+            lines.append(f"aorta: limits of {limits.name}, which lies beside the configuration")
         return [*lines, *(f"aorta: warning: {warning}" for warning in settings.warnings)]
 
     def _limits(self) -> str:

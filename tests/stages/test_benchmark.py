@@ -130,6 +130,7 @@ def test_a_second_attempt_has_its_own_time_of_launch(
 
     host.replies = [
         *(Reply(do, {"port": 4711}, times=2) for do in ("offer", "withdraw")),
+        Reply("reach", {"why": "", "peer": "10.0.0.1"}, times=2),
         *host.replies[:2],
         Reply("start", events=(("lines", taken), *exited("benchmark", 1))),
         Reply("start", events=exited("benchmark")),

@@ -191,10 +191,11 @@ def test_options_without_a_run_are_refused(rig: Any) -> None:
 
 
 def test_dry_run_prints_the_plan_and_starts_nothing(rig: Any) -> None:
-    rig.configure()
+    rig.configure(cluster={"transport": "local", "node_dict": {"here": {"vpcip": "127.0.0.1"}}})
 
     output = rig.run("--aorta-dry-run", code=0)
 
+    assert "warning: cluster.node_dict.here.vpcip is ignored: there is no such field, did you mean vpc_ip?" in output
     assert "test_run_benchmark" in output
     assert sys.executable in output
     assert "skipped: skip_rccl_build=true" in output

@@ -35,6 +35,14 @@ def test_a_run_that_was_killed_is_named_once_when_it_is_taken_up(rig: Any) -> No
     assert "(its pytest was ended before it got there)" in output
 
 
+def test_the_header_says_whose_limits_hold_where_none_are_named(rig: Any) -> None:
+    rig.configure()
+    said = "aorta: limits of limits_threshold.json, which lies beside the configuration"
+    assert said not in rig.run("-k", "test_launch_container")
+    rig.configure(threshold_json="")
+    assert said in rig.run("-k", "test_launch_container")
+
+
 def test_the_header_says_that_a_stored_run_is_judged_and_by_what(rig: Any) -> None:
     rig.configure()
     rig.run(code=0)

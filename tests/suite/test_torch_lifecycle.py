@@ -164,6 +164,16 @@ TWO_HOSTS = {
 }
 
 
+def test_a_head_that_does_not_know_its_own_address_says_so_before_the_launch(rig: Any) -> None:
+    cluster = {"transport": "local", "node_dict": {"n1": {"vpc_ip": "n1.invalid"}}}
+    (rig.path / "config.json").write_text(json.dumps({**TWO_HOSTS, "cluster": cluster}), "utf-8")
+
+    rig.run(code=1)
+
+    reason = rig.reason("test_run_benchmark")
+    assert re.match(r"could not measure: n1: cannot reach the rendezvous at n1\.invalid:\d+ on n1 \(the name ", reason)
+
+
 def test_two_hosts_on_this_machine(rig: Any) -> None:
     (rig.path / "config.json").write_text(json.dumps(TWO_HOSTS), "utf-8")
 
