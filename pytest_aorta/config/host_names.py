@@ -38,6 +38,8 @@ def one_spelling(host: str) -> str:
 
 
 def _host(value: str) -> str:
+    if REDACTED not in value and _SHORT_IPV4.fullmatch(value) and not _is_ipv4(value):
+        raise refuse("an address of four numbers up to 255, or a name")
     if REDACTED not in value and not _is_host(value):
         raise refuse(
             f"a host's name or address of at most {_MOST_HOST_CHARS} characters, 1 to {_MOST_LABEL_CHARS} between its "
@@ -49,8 +51,7 @@ def _host(value: str) -> str:
 def _is_host(value: str) -> bool:
     plain = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     if ":" not in plain:
-        is_name = plain == value and bool(_NAME.fullmatch(value)) and _has_labels(value)
-        return is_name and len(value) <= _MOST_HOST_CHARS and (not _SHORT_IPV4.fullmatch(value) or _is_ipv4(value))
+        return plain == value and len(value) <= _MOST_HOST_CHARS and bool(_NAME.fullmatch(value)) and _has_labels(value)
     try:
         return ipaddress.IPv6Address(plain).scope_id is None
     except ValueError:

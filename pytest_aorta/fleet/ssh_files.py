@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from pytest_aorta.fleet.ssh_host import RemoteHost
 from pytest_aorta.fleet.ssh_refusals import LinkBroken
-from pytest_aorta.fleet.ssh_sftp import BLOCK_BYTES, Sftp
+from pytest_aorta.fleet.ssh_sftp import BLOCK_BYTES, NoSftp, Sftp
 from pytest_aorta.node.files import open_regular
 
 NUM_TRIES = 2
@@ -179,7 +179,7 @@ def _named(path: str, folder: str) -> Iterator[None]:
     """Name the path in errors, which the server leaves out."""
     try:
         yield
-    except LinkBroken:
+    except (LinkBroken, NoSftp):
         raise
     except OSError as error:
         if error.filename is not None:
@@ -193,7 +193,7 @@ def _named(path: str, folder: str) -> Iterator[None]:
 
 def _explained(host: RemoteHost, folder: str, size: int, error: OSError) -> OSError:
     """Add what SFTP has no words for."""
-    if error.errno is not None:
+    if error.errno is not None or isinstance(error, NoSftp):
         return error
     try:
         room = host.ask("room", folder)

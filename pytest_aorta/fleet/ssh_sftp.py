@@ -26,6 +26,10 @@ _NOISE_LIMIT_BYTES = 16 * 1024 * 1024
 READ_BYTES = 65536
 
 
+class NoSftp(OSError):
+    """A host has no SFTP server; the sentence says it all."""
+
+
 class Sftp(paramiko.SFTPClient):  # type: ignore[misc]
     """A session whose transfers keep many requests on their way.
 
@@ -93,7 +97,7 @@ def open_sftp(link: Link) -> Iterator[tuple[Sftp, paramiko.Channel]]:
     """Open an SFTP session; where sshd refuses one, or start-up files print into it, start the server past them.
 
     Raises:
-        OSError: the host has no SFTP server.
+        NoSftp: the host has no SFTP server.
     """
     with link.session() as channel:
         sftp = _of_sshd(link, channel)
@@ -109,14 +113,14 @@ def open_sftp(link: Link) -> Iterator[tuple[Sftp, paramiko.Channel]]:
                 break
             noise += data
         sftp = _greeted(channel) if noise.endswith(_MARK) else None
-        if sftp is None:
-            seen = bytes(noise[:60])
-            raise OSError(
-                f"{link.place} answers no SFTP: seen {seen!r}, expected an SFTP server, by which files are copied; is "
-                "`Subsystem sftp internal-sftp` set in its sshd_config, and do the shell's start-up files print "
-                "something?"
-            )
-        yield sftp, channel
+        if sftp is not None:
+            yield sftp, channel
+            return
+    seen = bytes(noise[:60])
+    raise NoSftp(
+        f"{link.place} answers no SFTP: seen {seen!r}, expected an SFTP server, by which files are copied; is "
+        "`Subsystem sftp internal-sftp` set in its sshd_config, and do the shell's start-up files print something?"
+    )
 
 
 def _of_sshd(link: Link, channel: paramiko.Channel) -> Sftp | None:

@@ -18,7 +18,6 @@ REFUSED = 2
 CHECK_SECONDS = 20.0
 EXTRA = ("multi_node", "extra_train_args")
 IDLE = ("--check", "--help", "--list-options")
-SHORTEST = len("--")
 TOO_LONG = "a value is longer than a program takes as one argument (128 KiB), expected a shorter one"
 NO_KNOB = 'is no knob, expected SECTION.KNOB in one word, such as "training.max_steps": 20'
 
@@ -46,7 +45,7 @@ def refused_by_bundle(config: RunConfig) -> Iterator[PathFault]:
     if nested := [name for name in overrides if "." not in name]:
         yield from (PathFault(("training_overrides", name), NO_KNOB) for name in nested)
         return
-    if idle := [word for word in more if len(word) > SHORTEST and any(flag.startswith(word) for flag in IDLE)]:
+    if idle := [word for word in more if word == "-h" or (word > "--" and any(flag.startswith(word) for flag in IDLE))]:
         yield PathFault(EXTRA, f"{idle[0]} trains nothing; leave it out, and run train.py {idle[0]} by hand")
         return
     if not overrides and not more:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 # torchrun marks the lines of a rank ("[default1]:"); torch adds the rank once more to uncaught errors ("[rank1]: ").
 RANK_MARK = re.compile(r"^\[[A-Za-z_]*(\d{1,4})\]:\s?")
 _TORCH_MARK = re.compile(r"^\[rank\d+\]:\s")
-_EARLY_NOTICE = re.compile(r"^[EW]\d{4} [\d:.]+ .*\] failed \(exitcode: -?\d+\) local_rank: (\d{1,9})")
+_EARLY_NOTICE = re.compile(r"^[EW]\d{4} [\d:.]+ .*\] failed \(exitcode: (-?\d{1,9})\) local_rank: (\d{1,9})")
 _RANK = re.compile(r"^\s+rank\s+: (\d{1,9}) \(local_rank: (\d{1,9})\)")
 _EXIT = re.compile(r"^\s+exitcode\s+: (-?\d{1,9})(?!\d)")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b|^\S+: (?:error: |can't open file)")
@@ -39,9 +39,11 @@ _PEER_LOST = re.compile(
 _HANDLED = re.compile(r"\b(?:WARNING|WARN|INFO|DEBUG)\b|^\[?[WI]\d{4} ")
 # What a rank ends with when an uncaught error, a library's watchdog or what the trainer's ranks agreed on ends it;
 # anything else is of its own making.
-_FOLLOWERS_CODES = frozenset({1, -6, 143})
+_FOLLOWERS_CODES = frozenset({1, -6, 130, 143})
+_OF_SIGNALS = frozenset({130, 143})
 _ENDED_BY_TORCHRUN = frozenset({-15, 143})
 _MAX_WORDS_CHARS = 300
+MAX_ALIKE = 3
 REFUSED = 2
 KILLED = "was ended by SIGKILL"
 
@@ -70,7 +72,7 @@ class RankFailure:
 class Failures:
     """What the lines of one host's log say about its failed ranks."""
 
-    noticed: int | None = None
+    noticed: tuple[int, int] | None = None
     words: dict[int, str] = field(default_factory=dict)
     last_lines: dict[int, str] = field(default_factory=dict)
     aborts: dict[int, str] = field(default_factory=dict)
@@ -98,7 +100,7 @@ class Failures:
                     said = " ".join(filter(None, (self.aborts.get(local_rank), text.strip())))
                     self.aborts[local_rank] = said[:_MAX_WORDS_CHARS]
         elif notice := _EARLY_NOTICE.search(line):
-            self.noticed = int(notice[1])
+            self.noticed = int(notice[2]), int(notice[1])
         elif found := _RANK.match(line):
             self._open = int(found[1]), int(found[2])
         elif (found := _EXIT.match(line)) and self._open is not None:
@@ -120,21 +122,24 @@ class Failures:
             said = f"the workload {ended(code)}" + (f": {words}" if words else "")
             return Cause(said, is_own=not _PEER_LOST.search(words))
         ended_by_torchrun = [f for f in failed if f.code in _ENDED_BY_TORCHRUN]
-        by_themselves = [f for f in failed if f not in ended_by_torchrun] or self._signalled(failed)
-        causes = [failure for failure in by_themselves if failure.is_own]
+        by_themselves = [f for f in failed if f not in ended_by_torchrun]
+        causes = [f for f in by_themselves if f.is_own] or self._signalled(ended_by_torchrun)
+        if not causes and not by_themselves:
+            causes = [failure for failure in failed if failure.is_own]
         if not causes:
-            return Cause(_lost_peers(by_themselves, ended_by_torchrun), is_own=False)
+            return Cause(_lost_peers(by_themselves or failed, ended_by_torchrun), is_own=False)
         followers = len(failed) - len(causes)
         after = f" ({_more(followers, 'rank')} ended after it)" if followers else ""
-        return Cause("; ".join(str(failure) for failure in _distinct(causes)) + after, is_own=True)
+        return Cause("; ".join(_alike(causes)) + after, is_own=True)
 
     def _signalled(self, failed: list[RankFailure]) -> list[RankFailure]:
         """Tell whom a signal ended before torchrun ended the others by the same one.
 
-        Those that say so themselves, else the one whose end torchrun noticed before it ended any.
+        Those that say so themselves, else the one whose end torchrun noticed before it ended any; nobody where neither.
         """
-        stopped = [failure for failure in failed if failure.is_own and _STOPPED.search(failure.last_words)]
-        return stopped or [failure for failure in failed if failure.local_rank == self.noticed] or failed
+        own = [failure for failure in failed if failure.is_own]
+        stopped = [failure for failure in own if _STOPPED.search(failure.last_words)]
+        return stopped or [failure for failure in own if (failure.local_rank, failure.code) == self.noticed]
 
     def _last_line(self, failure: RankFailure) -> str:
         """Give the last thing a rank said; one that was killed had no last words about it.
@@ -180,12 +185,18 @@ def _lost_peers(losers: list[RankFailure], ended_by_torchrun: list[RankFailure])
     return f"rank {names} lost a peer or waited for it in vain ({losers[0].last_words}){where}"
 
 
-def _distinct(failures: list[RankFailure]) -> list[RankFailure]:
-    """Keep one of several ranks that say the same with the same code: all of them were started wrongly alike."""
-    seen: dict[tuple[int, str], RankFailure] = {}
+def _alike(failures: list[RankFailure]) -> Iterator[str]:
+    """Tell of several ranks that say the same with the same code once, and of all of them unless the words tell enough.
+
+    With words of their own all of them were started wrongly alike.
+    """
+    seen: dict[tuple[int, str], list[RankFailure]] = {}
     for failure in failures:
-        seen.setdefault((failure.code, failure.last_words), failure)
-    return list(seen.values())
+        seen.setdefault((failure.code, failure.last_words), []).append(failure)
+    for (code, words), (first, *others) in seen.items():
+        names = [str(failure.rank) for failure in others] if not words or code < 0 or code in _OF_SIGNALS else []
+        more = f" and {len(names) - MAX_ALIKE} more" if len(names) > MAX_ALIKE else ""
+        yield f"{first} (likewise rank {', '.join(names[:MAX_ALIKE])}{more})" if names else str(first)
 
 
 def ended(code: int | None) -> str:

@@ -58,7 +58,7 @@ STOPPED = "[default{0}]:2026-12-01 01:50:17 rank {0} WARNING {1} after step 9"
 @pytest.mark.parametrize("code", [-15, 143])
 def test_of_ranks_that_all_end_by_sigterm_the_one_that_got_it_first_is_named(code: int) -> None:
     ends = block(*((rank, code) for rank in range(4)))
-    notice = ends[0].replace("local_rank: 0", "local_rank: 3")
+    notice = ends[0].replace("exitcode: 1) local_rank: 0", f"exitcode: {code}) local_rank: 3")
     how = "was ended by SIGTERM" if code < 0 else "exited 143"
 
     assert cause(notice, *ends[1:]) == f"a: rank 3 {how} (3 more ranks ended after it)"
@@ -69,6 +69,28 @@ def test_a_rank_that_says_that_it_got_a_signal_is_named_whoever_left_first() -> 
     lines = [*said, STOPPED.format(2, "stopped by SIGTERM"), *block(*((rank, 143) for rank in range(4)))]
 
     assert cause(*lines) == "a: rank 2 exited 143: stopped by SIGTERM after step 9 (3 more ranks ended after it)"
+
+
+def test_a_rank_that_torchrun_noticed_first_is_named_though_a_peer_lost_it_at_once() -> None:
+    ends = block((0, 1), (1, -15))
+    notice = ends[0].replace("exitcode: 1) local_rank: 0", "exitcode: -15) local_rank: 1")
+
+    assert cause(PEER_LOST.format(r=0), notice, *ends[1:]) == (
+        "a: rank 1 was ended by SIGTERM (1 more rank ended after it)"
+    )
+
+
+def test_an_interrupted_rank_is_named_and_those_that_stopped_with_it_are_not() -> None:
+    lines = [STOPPED.format(0, "ended because rank 1 got SIGINT,"), STOPPED.format(1, "stopped by SIGINT")]
+
+    assert cause(*lines, *block((0, 130), (1, 130))) == (
+        "a: rank 1 exited 130: stopped by SIGINT after step 9 (1 more rank ended after it)"
+    )
+
+
+def test_all_ranks_that_were_ended_alike_are_told() -> None:
+    assert cause(*block((0, -9), (2, -9))) == "a: rank 0 was ended by SIGKILL (likewise rank 2)"
+    assert cause(*block(*((rank, 13) for rank in range(6)))) == "a: rank 0 exited 13 (likewise rank 1, 2, 3 and 2 more)"
 
 
 def test_of_two_hosts_the_one_whose_rank_got_the_signal_is_named() -> None:
@@ -154,7 +176,7 @@ def test_notice_comes_before_the_end() -> None:
     failures = Failures()
     failures.line(block((0, 1))[0])
 
-    assert failures.noticed == 0
+    assert failures.noticed == (0, 1)
 
 
 @pytest.mark.parametrize(

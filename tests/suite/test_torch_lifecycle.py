@@ -129,6 +129,7 @@ def test_overrides_are_checked_with_the_trainers_other_arguments(rig: Any) -> No
         (["--config", "/absent.yaml"], "/absent.yaml: cannot be read"),
         (["--foo"], "unrecognized arguments: --foo"),
         (["--check"], "--check trains nothing; leave it out"),
+        (["-h"], "-h trains nothing; leave it out"),
     ],
 )
 def test_what_the_trainers_other_arguments_hold_wrong_is_told_of_them(rig: Any, extra: list[str], said: str) -> None:
