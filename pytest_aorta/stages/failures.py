@@ -113,7 +113,7 @@ class Failures:
         """Say who failed first on a host whose command ended with `code`."""
         failed = sorted(self.ranks.values(), key=lambda failure: failure.rank)
         codes = {failure.code for failure in failed}
-        if self.refusal and codes and codes <= {REFUSED, *_ENDED_BY_TORCHRUN}:
+        if self.refusal and REFUSED in codes and codes <= {REFUSED, *_ENDED_BY_TORCHRUN}:
             return Cause(f"the trainer refuses its configuration: {self.refusal}", is_own=True, is_refusal=True)
         for failure in failed:
             failure.last_words = self.words.get(failure.local_rank) or self._last_line(failure)

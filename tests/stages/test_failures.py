@@ -88,6 +88,12 @@ def test_an_interrupted_rank_is_named_and_those_that_stopped_with_it_are_not() -
     )
 
 
+def test_what_the_trainer_says_of_its_launcher_is_no_refusal() -> None:
+    gone = "[default0]:train.py: the launcher of this rank is gone; leaving"
+
+    assert "refuses" not in cause(gone, *block((0, 143), (1, -15)))
+
+
 def test_all_ranks_that_were_ended_alike_are_told() -> None:
     assert cause(*block((0, -9), (2, -9))) == "a: rank 0 was ended by SIGKILL (likewise rank 2)"
     assert cause(*block(*((rank, 13) for rank in range(6)))) == "a: rank 0 exited 13 (likewise rank 1, 2, 3 and 2 more)"
