@@ -124,13 +124,27 @@ def test_work_of_another_stage_is_no_more_work(num_stages: int) -> None:
     assert named(analyze(ranks)) == (6, "device")
 
 
-@pytest.mark.parametrize(("kind", "said"), [("compute", "compute"), ("device", "unknown"), ("host", "host")])
-def test_a_rank_with_larger_batches_has_more_work_if_its_device_is_as_fast(kind: Kind, said: str) -> None:
-    """Most of its kernels have another grid; those in common (an optimizer's) tell the speed of its device."""
-    ranks = columns(simulate(Job(num_ranks=4, jitter_ratio=0.01, planted=(Planted(2, kind, 0.3),))))
+@pytest.mark.parametrize(
+    ("kind", "one_in", "said"),
+    [
+        ("compute", 3, "compute"),
+        ("device", 3, "unknown"),
+        ("host", 3, "host"),
+        ("compute", 1, "unknown"),
+        ("device", 1, "unknown"),
+        ("host", 1, "host"),
+    ],
+)
+def test_a_rank_with_other_kernels_has_more_work_if_most_in_common_are_as_fast(
+    kind: Kind, one_in: int, said: str
+) -> None:
+    """One in so many of its kernels has another grid; a small part in common may be of another kind than the rest."""
+    job = Job(num_ranks=4, num_kernels=12, jitter_ratio=0.01, planted=(Planted(2, kind, 0.3),))
+    ranks = columns(simulate(job))
     kernels = ranks[2].kernels
-    key = np.where(np.arange(len(kernels.key)) == np.flatnonzero(np.isin(kernels.key, ranks[0].kernels.key))[0], 0, 1)
-    ranks[2] = replace(ranks[2], kernels=replace(kernels, key=kernels.key + key))
+    common = np.flatnonzero(np.isin(kernels.key, ranks[0].kernels.key))
+    changed = np.isin(np.arange(len(kernels.key)), common[1::one_in])
+    ranks[2] = replace(ranks[2], kernels=replace(kernels, key=kernels.key + np.where(changed, 1000, 0)))
     assert named(analyze(ranks)) == (2, said)
 
 
