@@ -117,7 +117,8 @@ class Agreement:
     def tell(self, signal_number: int, failed: bool) -> None:
         """Tell the others that this rank received a signal (0: none), or that it failed."""
         mine = self._job.world_size - self._job.rank  # the lowest rank has the highest
-        flags = torch.tensor([signal_number, mine if signal_number else 0, mine if failed else 0], dtype=torch.int32)
+        signalled = signal_number * (self._job.world_size + 1) + mine if signal_number else 0
+        flags = torch.tensor([signalled, mine if failed else 0], dtype=torch.int32)
         self._has_signal = signal_number != 0
         self._told = flags, dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
 
@@ -130,7 +131,8 @@ class Agreement:
             return Agreed(signal=0, signalled_rank=None, failed_rank=None)
         (flags, work), self._told = self._told, None
         work.wait()
-        number, signalled, failed = (int(flag) for flag in flags)
+        signalled, failed = (int(flag) for flag in flags)
+        number, signalled = divmod(signalled, self._job.world_size + 1)
         return Agreed(number, self._job.rank if self._has_signal else self._rank_of(signalled), self._rank_of(failed))
 
     def _rank_of(self, flag: int) -> int | None:
