@@ -45,7 +45,7 @@ def refused_by_bundle(config: RunConfig) -> Iterator[PathFault]:
     if nested := [name for name in overrides if "." not in name]:
         yield from (PathFault(("training_overrides", name), NO_KNOB) for name in nested)
         return
-    if idle := [word for word in more if word == "-h" or (word > "--" and any(flag.startswith(word) for flag in IDLE))]:
+    if idle := [word for word in more if _trains_nothing(word)]:
         yield PathFault(EXTRA, f"{idle[0]} trains nothing; leave it out, and run train.py {idle[0]} by hand")
         return
     if not overrides and not more:
@@ -61,6 +61,11 @@ def refused_by_bundle(config: RunConfig) -> Iterator[PathFault]:
             yield PathFault(("training_overrides", name), said)
         else:
             yield PathFault(("training_overrides",), fault)
+
+
+def _trains_nothing(word: str) -> bool:
+    """Tell the options that print or check and end, also by their beginnings, which argparse takes."""
+    return word == "-h" or (len(word) > len("--") and any(option.startswith(word) for option in IDLE))
 
 
 def _refusals(base_config: str, arguments: Sequence[str]) -> list[str]:
